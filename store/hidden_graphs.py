@@ -7,6 +7,9 @@ names of graphs leaves hidden graphs out, and in a directory their rows come fir
 Two views of a graph have names. <urn:x-wukongs:inferred> is the hidden graph of the default graph;
 <urn:x-wukongs:explicit> is the default graph without the triples of that. With `:IRI` behind them, they are those of
 the graph of that IRI. Views are read, and never written.
+
+The arguments of a live view (incremental/arguments.py) are triples of one more hidden graph, which stands in no stored
+graph. No text can name it: an IRI has no space.
 """
 
 from __future__ import annotations
@@ -19,7 +22,11 @@ from wukongs.errors import DataError
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, EXPLICIT_IRI, INFERRED_IRI, NO_MATCH, UNBOUND
 from wukongs.store.encoded import Encoded
+from wukongs.store.term_ids import integer_ids
 
+ARGUMENTS_IRI = "arguments of a view"
+ARGUMENTS_GRAPH = ~int(integer_ids(np.zeros(1, np.int64))[0])
+"""The id of their graph: no stored graph has a literal for its name."""
 _MARKS = tuple(f"<{name}{end}".encode() for name in (INFERRED_IRI, EXPLICIT_IRI) for end in (">", ":"))
 
 

@@ -771,7 +771,8 @@ class Engine:
         an Arrow table of N-Triples strings with columns named like variables of the query, or a list of dictionaries
         from variables to terms. The answer for a row is that of the query with these terms in the place of the
         variables. A window has the rows of all queries; its first variable, `argument`, is the number of the table's
-        row, from 0. A query without rows is not in it. rows_max counts for each query, the other limits for all.
+        row, from 0. A query without rows is not in it. rows_max counts for each query, the other limits for all. Those
+        of a live view may change (LiveView.bind, unbind), and its table may have no rows.
 
         graphs: IRIs of the graphs and streams that the query may read; "default" is the default graph. It then reads a
         dataset of these alone, and the holders of tokens and keys whose lists have all of them read its windows, too
@@ -793,10 +794,12 @@ class Engine:
         stream's batch_ms, a name that is taken, a cycle by way of streams and graphs), RuleError (into: what no rule
         has), AccessError (a graph or stream that the registrant may not read).
         """
-        table, only = None if bindings is None else bindings_text(bindings), self._registering_for(graphs)._only
-        source = QuerySource(text, base, output, unread_bytes_max, unread, table, only)
+        only = self._registering_for(graphs)._only
+        source = QuerySource(text, base, output, unread_bytes_max, unread, None, only)
         target = DEFAULT_GRAPH_IRI if into == DEFAULT_WORD else None if into is None else plain_iri(into)
         query, options = parse_registered(source), ViewOptions(snapshot, every_ms, keep, target)
+        if bindings is not None:
+            source = source._replace(bindings=bindings_text(bindings, is_filled=bool(query.dataset.windows)))
         if not query.dataset.windows:
             check_view(query, source, options)
             self._backend.check_views(query)

@@ -22,6 +22,7 @@ def test_views_are_what_their_text_says() -> None:
     lives = lived(range(2))
     assert lives.queries > VIEWS * CHANGES
     assert lives.not_empty > 10
+    assert lives.written > 0, "arguments"
 
 
 @pytest.mark.slow

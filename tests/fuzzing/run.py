@@ -155,7 +155,8 @@ def main_views(options: argparse.Namespace) -> int:
     lives = range(-(-options.views // views.CONTENTS)) if options.only is None else [options.only]
     tally = views.Lives()
     status = run(options, views.fuzz_life, lives, tally, "--views 1 ")
-    print("\nviews that a change has moved, by operator")
+    print(f"\n{tally.bound} contents of one argument, {tally.written} of them with its terms in the text")
+    print("views that a change has moved, by operator")
     for name, count in tally.moved.most_common():
         print(f"{count:9} {name}")
     faults = tally.faults() if options.only is None else []

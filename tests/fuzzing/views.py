@@ -5,22 +5,26 @@ by the definitions.
 Changes are triples that are inserted, deleted, deleted and inserted again at one SN, graphs that are cleared, loads,
 tuples of a stream that join, and rules that come and go. Readers are of every kind: from the beginning, from later on,
 after a pause, and some read rarely, so that their reports are summed.
+
+Some views have arguments, which are bound and unbound between the changes. The content of each is that of the query
+asked once with its terms (`bindings=`); and where a term may as well be written into the text, that of this text.
 """
 
 from __future__ import annotations
 
 import io
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
 import wukongs
 from tests.fuzzing import answers
 from tests.fuzzing.faults import Case
-from tests.fuzzing.graphs import EDGES, EX, GRAPHS, NODES, Data, nquads, random_data
+from tests.fuzzing.graphs import EDGES, EX, GRAPHS, NODES, NUMBERS, STRINGS, Data, nquads, random_data, typed
 from tests.fuzzing.judge import EVERYTHING, ROWS_MAX, Open, Tally, World
 from tests.fuzzing.queries import PREFIXES, random_query, text_of
 from tests.fuzzing.trees import Tree, operators
@@ -35,7 +39,11 @@ GRAPHS_SHARE = 0.4
 """The share of the lives that have views of GRAPH ?g, of merged default graphs and their like."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
+ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
+"""The views that have arguments; and the contents of an argument that have to be among those that are compared."""
+TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
+    "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
     *("template", "constant", "groups", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
@@ -48,11 +56,14 @@ TOO_BIG = "too big for others, compared with the text asked anew"
 
 @dataclass
 class Followed:
-    """One view, and the sum of the reports that a reader has got. group: the reader's cursor."""
+    """One view, and the sum of the reports that a reader has got. group: the reader's cursor; bound: its arguments, by
+    number, a term for each name; names: these names."""
 
     tree: Tree
     view: Any
     group: str | None = None
+    names: tuple[str, ...] = ()
+    bound: dict[int, tuple[str, ...]] = field(default_factory=dict)
     sum: Counter[tuple[str | None, ...]] = field(default_factory=Counter)
     reports: int = 0
     moved: int = 0
@@ -83,26 +94,59 @@ class Followed:
             return bool(self.sum)
         is_graph = self.view.query.form == "construct"
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
-        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.view.query.variables, is_graph)
+        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.view.variables, is_graph)
+
+    def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
+        """Return the rows of one argument, without its number."""
+        return [row[1:] for row in self.sum.elements() if row[0] == typed(str(number), "integer")]
+
+    def rebind(self, rng: random.Random) -> None:
+        """Bind some arguments, and unbind some, by number or by row."""
+        if rng.random() < 0.6 or not self.bound:
+            self.put(rng, self.view.bind)
+        if rng.random() < 0.4:
+            numbers = rng.sample(sorted(self.bound), rng.randint(1, len(self.bound)))
+            gone = self.view.unbind(numbers).tolist()
+            assert gone == sorted(numbers), (gone, numbers)
+            self.bound = {number: row for number, row in self.bound.items() if number not in numbers}
+        elif self.bound and rng.random() < 0.3:
+            row = rng.choice(list(self.bound.values()))
+            [number] = self.view.unbind([dict(zip(self.names, row, strict=True))]).tolist()
+            assert number == min(one for one, other in self.bound.items() if other == row), (number, self.bound)
+            del self.bound[number]
+
+    def put(self, rng: random.Random, bind: Callable[[list[dict[str, str]]], Any]) -> None:
+        rows = [tuple(rng.choice(TERMS) for _ in self.names) for _ in range(rng.randint(1, 3))]
+        numbers = bind([dict(zip(self.names, row, strict=True)) for row in rows])
+        self.bound |= dict(zip(range(len(rows)) if numbers is None else numbers.tolist(), rows, strict=True))
 
 
 @dataclass
 class Lives(Tally):
-    """moved: by kind of operator, reports that changed something of views with it; skipped: what views refuse."""
+    """moved: by kind of operator, reports that changed something of views with it; skipped: what views refuse; bound:
+    contents of one argument that were compared; written: those with the text that has its terms."""
 
     moved: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
+    bound: int = 0
+    written: int = 0
 
     def faults(self) -> list[str]:
         """Say which operators the views hardly had."""
         least = int(MOVED_SHARE * self.moved["linear"])
-        return [f"{kind}: {self.moved[kind]}, {least} at least" for kind in KINDS if self.moved[kind] < least]
+        few = [f"{kind}: {self.moved[kind]}, {least} at least" for kind in KINDS if self.moved[kind] < least]
+        for kind, count in (("arguments", self.bound), ("arguments in the text", self.written)):
+            if count < int(ARGUMENTS_SHARE * self.queries):
+                few.append(f"{kind}: {count}, {int(ARGUMENTS_SHARE * self.queries)} at least")
+        return few
 
     def add(self, other: Tally) -> None:
         super().add(other)
         assert isinstance(other, Lives)
         self.moved.update(other.moved)
         self.skipped += other.skipped
+        self.bound += other.bound
+        self.written += other.written
 
 
 def fuzz_life(seed: str) -> Lives:
@@ -124,20 +168,26 @@ def fuzz_life(seed: str) -> Lives:
             if (view := _registered(engine, tree, len(views), rng)) is None:
                 lives.skipped += 1
             else:
-                views.append(Followed(tree, view))
-                late.append(Followed(tree, view, "late"))
+                views.append(view)
+                late.append(Followed(tree, view.view, "late"))
                 if rng.random() < 0.8:  # it begins now, and is read again at the end
                     late[-1].read()
         for step in range(CHANGES):
             for _ in range(rng.choice((1, 1, 1, 2, 3))):
                 rng.choice(CHANGE)(rng, engine, stream, pool)
+            for one in views:
+                if one.names and rng.random() < 0.5:
+                    one.rebind(rng)
+                    if rng.random() < 0.5:
+                        rng.choice(CHANGE)(rng, engine, stream, pool)
             if rng.random() < 0.1:
                 _pause(rng.choice(views).view)
             engine.settle(SETTLE_S)
             stored = stored_quads(engine)
             for one in views:
                 if step == CHANGES - 1 or rng.random() < 0.8:  # others are read later
-                    _judge(one, stored, lives, rng, f"seed {seed}, change {step}")
+                    judge = _judge_arguments if one.names else _judge
+                    judge(one, stored, lives, rng, f"seed {seed}, change {step}")
         for one, other in zip(views, late, strict=True):
             other.read()
             assert answers.same(other.answer(), one.answer()), f"seed {seed}: {text_of(one.tree)}"
@@ -152,13 +202,20 @@ def _shared(rng: random.Random, data: Data) -> Data:
     return {name: list(dict.fromkeys(triples)) for name, triples in found.items()}
 
 
-def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Any:
+def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Followed | None:
     head = text_of(tree).removeprefix(PREFIXES)
     text = f"{PREFIXES}REGISTER QUERY v{number} AS {head}"
+    options: dict[str, Any] = {"keep": rng.random() < 0.2, "unread_bytes_max": rng.choice((1, 1 << 13, 1 << 26))}
+    found = Followed(tree, None)
+    names = sorted({name[1:] for name in re.findall(r"\?[a-z]\b", head)})
+    if names and rng.random() < ARGUMENTS_SHARE_OF_VIEWS:
+        found.names = tuple(rng.sample(names, min(len(names), rng.choice((1, 1, 2)))))
+        found.put(rng, lambda rows: options.update(bindings=rows))
     try:
-        return engine.register(text, keep=rng.random() < 0.2, unread_bytes_max=rng.choice((1, 1 << 13, 1 << 26)))
-    except (wukongs.UnsupportedFeatureError, wukongs.QuerySyntaxError):
+        found.view = engine.register(text, **options)
+    except (wukongs.UnsupportedFeatureError, wukongs.QuerySyntaxError, wukongs.SettingsError):
         return None
+    return found
 
 
 def _pause(view: Any) -> None:
@@ -195,6 +252,57 @@ def _judge(one: Followed, stored: Data, lives: Lives, rng: random.Random, place:
     if isinstance(verdict, Open):
         reason = f"{one.view.explain()}\nanew {answers.shown(anew)}\n{verdict.reason}"
         lives.opened.append(f"{place}\n{text_of(one.tree)}\n{nquads(stored).decode()}{reason}\n")
+
+
+def _judge_arguments(one: Followed, stored: Data, lives: Lives, rng: random.Random, place: str) -> None:
+    """Judge the content of each argument of a view."""
+    one.read()
+    query, world = one.view.query, World(stored)
+    assert answers.same(one.answer(), answers.of_engine(one.view.content())), f"{place}: {text_of(one.tree)}"
+    assert {row[0] for row in one.sum} <= {typed(str(number), "integer") for number in one.bound}, one.bound
+    is_reduced = "SELECT REDUCED" in operators(one.tree)
+    for number, row in one.bound.items():
+        given = dict(zip(one.names, row, strict=True))
+        ours = answers.of_rows(one.rows_of(number), query.variables, False)
+        asked = answers.of_engine(world.engine.query(text_of(one.tree), given))
+        lives.queries, lives.not_empty, lives.bound = lives.queries + 1, lives.not_empty + bool(ours), lives.bound + 1
+        reason = f"{place}\n{text_of(one.tree)}\nwith {given}\n{one.view.explain()}\nours {answers.shown(ours)}\n"
+        if not answers.same(ours, asked, is_reduced):
+            lives.opened.append(f"{reason}asked {answers.shown(asked)}\n{nquads(stored).decode()}\n")
+        elif (tree := written(one.tree, given)) is not None and len(ours) <= ROWS_MAX:
+            lives.written += 1
+            names = [name for name in query.variables if name not in given]
+            kept = [at for at, name in enumerate(query.variables) if name not in given]
+            ours = answers.of_rows([tuple(cells[at] for at in kept) for cells in one.rows_of(number)], names, False)
+            case = Case(tree, text_of(tree), query.form, ours, names, world.dataset)
+            verdict = world.compare(case, lives, random.Random(rng.random()))
+            if isinstance(verdict, Open):
+                lives.opened.append(f"{reason}as {text_of(tree)}\n{verdict.reason}\n{nquads(stored).decode()}\n")
+    world.close()
+
+
+def written(tree: Tree, given: dict[str, str]) -> Tree | None:
+    """Return a query with terms in the place of variables, None if that may mean something else, or is no query."""
+    names, text = "|".join(given), str(tree)
+    made = ("AS", r"VALUES \([^)]*", r"BY[^{}]*", r"BOUND\s*\(")
+    if not all(term.startswith("<") for term in given.values()) or "SUBQUERY" in operators(tree):
+        return None
+    if any(re.search(rf"{before}\s*\?({names})\b", text) for before in made):
+        return None
+    columns = [part for part in tree.parts if isinstance(part, Tree) and part.sort == "column"]
+    shown = [part for part in columns if str(part) not in {f"?{name}" for name in given}]
+    if columns and not shown:
+        return None
+
+    def put(part: Tree) -> Tree:
+        parts = tuple(
+            put(one) if isinstance(one, Tree) else re.sub(rf"\?({names})\b", lambda found: given[found[1]], one)
+            for one in part.parts
+            if one in shown or one not in columns
+        )
+        return replace(part, parts=parts)
+
+    return put(tree)
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------

@@ -55,14 +55,6 @@ class Cut:
             node = node.pattern
         return None if self.node.limit is None else self.node.offset + self.node.limit
 
-    @property
-    def _variables(self) -> tuple[Variable, ...]:
-        """The variables of the rows below, also where there is none, in the order that canonical order goes by."""
-        node = below_cut(self.node)
-        while isinstance(node, Distinct):
-            node = node.pattern
-        return tuple(dict.fromkeys(node.variables)) if isinstance(node, Project) else names_of(node)
-
     def begin(self, stored: BatchSet) -> ZSet:
         self._fill(self.children[0].begin(stored), stored)
         self.content = self._cut(stored)
@@ -70,7 +62,7 @@ class Cut:
 
     def _fill(self, rows: ZSet, stored: BatchSet) -> None:
         """Take the first ones of all rows."""
-        wanted, ordered = self._wanted, self._in_order(rows.project(self._variables).repeated(), stored)
+        wanted, ordered = self._wanted, self._in_order(rows.project(variables_below(self.node)).repeated(), stored)
         count = ordered.length if wanted is None else min(wanted + MARGIN, ordered.length)
         self._first, self._is_all = tables.slice_rows(ordered, 0, count), count == ordered.length
 
@@ -82,7 +74,7 @@ class Cut:
 
     def _cut(self, stored: BatchSet) -> ZSet:
         known = leaf(self._first.variables)
-        part = _above(self.node, known)
+        part = above_cut(self.node, known)
         return ZSet.of(self.evaluation.run_over(part, stored, (known, self._first))).consolidated()
 
     @noted
@@ -153,6 +145,14 @@ def below_cut(node: Slice) -> Node:
     return node.pattern if ordering is None else ordering.pattern
 
 
+def variables_below(node: Slice) -> tuple[Variable, ...]:
+    """Return the variables of the rows below, also where there is none, in the order that canonical order goes by."""
+    below = below_cut(node)
+    while isinstance(below, Distinct):
+        below = below.pattern
+    return tuple(dict.fromkeys(below.variables)) if isinstance(below, Project) else names_of(below)
+
+
 def has_exists(node: Slice) -> bool:
     """Whether what is above below_cut has EXISTS, and so may change when no row below does."""
     inner, end = node.pattern, below_cut(node)
@@ -163,8 +163,8 @@ def has_exists(node: Slice) -> bool:
     return False
 
 
-def _above(node: Node, known: Node) -> Node:
+def above_cut(node: Node, known: Node) -> Node:
     """Return what is above below_cut, with another part in its place."""
     if isinstance(node, OrderBy) or (isinstance(node, Slice) and not is_ordered(node.pattern)):
         return replace(node, pattern=known)
-    return replace(node, pattern=_above(node.pattern, known))  # type: ignore[arg-type, union-attr]
+    return replace(node, pattern=above_cut(node.pattern, known))  # type: ignore[arg-type, union-attr]

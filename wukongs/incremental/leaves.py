@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from wukongs.csparql.algebra import (
     Bgp,
     DatasetClause,
@@ -27,6 +29,7 @@ from wukongs.incremental.sources import StoredGraphs, has_triple
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.operators import operators as tables
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch_set import BatchSet
@@ -153,14 +156,17 @@ class Constant:
 class Refresh:
     """A part without a rule: evaluated anew when a triple that it may read was inserted or deleted, and compared.
 
+    original: the part that it evaluates: for each argument, if it has children.
+    children: nothing, or the arguments.
     before, after: the content at both ends of the change that was taken last."""
 
     node: Node
     evaluation: Evaluation
     reads: Callable[[Change], bool]
+    original: Node
+    children: tuple[Operator, ...] = ()
     before: ZSet = field(default_factory=ZSet.empty)
     after: ZSet = field(default_factory=ZSet.empty)
-    children: tuple[Operator, ...] = ()
     touched: int = field(default=0, init=False)
     kind = "refresh"
     keeps = True
@@ -169,20 +175,49 @@ class Refresh:
     def kept_bytes(self) -> int:
         return self.after.size_bytes
 
+    @staticmethod
+    def of(node: Node, evaluation: Evaluation) -> Refresh:
+        lifted = evaluation.lifted
+        original = None if lifted is None else lifted.original(node)
+        if lifted is None or original is None:
+            return Refresh(node, evaluation, reads_of(node, evaluation), node)
+        arguments = DeltaJoin.of(lifted.arguments, evaluation)
+        assert arguments is not None, lifted.arguments
+        return Refresh(node, evaluation, reads_of(original, evaluation), original, (arguments,))
+
     def begin(self, stored: BatchSet) -> ZSet:
         self.before = self.after = self._evaluated(stored)
         return self.after
 
-    def _evaluated(self, stored: BatchSet) -> ZSet:
-        return ZSet.of(tables.project(self.evaluation.run(self.node, stored), names_of(self.node))).consolidated()
+    def _evaluated(self, stored: BatchSet, given: BindingTable | None = None) -> ZSet:
+        """Return the content. given: of these arguments; None: of all that are bound."""
+        if self.children and given is None:
+            given = self.children[0].begin(stored).table
+        if given is None:
+            rows = self.evaluation.run(self.node, stored)
+        else:
+            rows = self.evaluation.run_given(self.original, stored, given, NUMBER)
+        return ZSet.of(tables.project(rows, names_of(self.node))).consolidated()
 
     @noted
     def change(self, change: Change) -> ZSet:
-        if not self.reads(change):
-            self.before = self.after
-            return ZSet.empty(names_of(self.node))
-        self.before, self.after = self.after, self._evaluated(change.after)
-        return self.after.plus(self.before.negated()).consolidated()
+        self.before = self.after
+        bound = [child.change(change) for child in self.children]
+        if self.reads(change):
+            self.after = self._evaluated(change.after)
+            return self.after.plus(self.before.negated()).consolidated()
+        found = ZSet.empty(names_of(self.node))
+        for arguments in bound:
+            if len(arguments):
+                found = self._of_bound(arguments, change)
+                self.after = self.before.plus(found).project(names_of(self.node)).consolidated()
+        return found
+
+    def _of_bound(self, arguments: ZSet, change: Change) -> ZSet:
+        """Return the change that follows from arguments that were bound (+1) and unbound (-1)."""
+        is_new = arguments.weights > 0
+        new, gone = (arguments.table.take(np.flatnonzero(chosen)) for chosen in (is_new, ~is_new))
+        return self._evaluated(change.after, new).plus(self.before.with_keys(gone, (NUMBER,)).negated()).consolidated()
 
     def at(self, side: Side) -> ZSet:
         return self.before if side is Side.BEFORE else self.after
@@ -219,7 +254,7 @@ def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:
 
     def reads(change: Change) -> bool:
         resolve = evaluation.resolve
-        return (is_any and not change.is_empty) or any(
+        return (is_any and change.is_of_stored) or any(
             graphs.is_touched(change, None if predicate is None else resolve(predicate), resolve)
             for predicate, graphs in wanted
         )

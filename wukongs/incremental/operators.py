@@ -18,6 +18,8 @@ The rules, with d for the change of a part, f for its content before and t for i
 * graph names (ExistingGraphs): the graphs in d that have a triple at only one of f and t.
 * GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
+* LIMIT of a view with arguments (Reduce): the arguments of the rows in d are evaluated anew, before and after.
+* a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
 
@@ -58,7 +60,7 @@ from wukongs.csparql.scope import (
 )
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.counted import Counted
-from wukongs.incremental.cuts import Cut, below_cut, has_exists
+from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
@@ -66,11 +68,13 @@ from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, 
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
+from wukongs.query.operators.aggregates import group
 from wukongs.query.rows import places_of
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import UNBOUND
+from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
 
@@ -268,9 +272,9 @@ class Existing:
 @dataclass(slots=True)
 class Reduce:
     """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
-    there is one group, always."""
+    there is one group, always. LIMIT of a view with arguments: the rows of an argument are a group."""
 
-    node: Group
+    node: Group | Slice
     children: tuple[Kept]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -295,11 +299,63 @@ class Reduce:
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        if isinstance(self.node, Slice):
+            ordered = rows.project(variables_below(self.node)).repeated()
+            known = leaf(ordered.variables)
+            part: Node = above_cut(self.node, known)
+            return ZSet.of(self.evaluation.run_over(part, stored, (known, ordered), number=NUMBER))
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
         known = leaf(rows.variables)
         part = replace(self.node, pattern=known)
         return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated())))
+
+
+@dataclass(slots=True)
+class EachArgument:
+    """A group without keys, for each argument: one that has no rows below has a group as well. Keeps nothing: a group
+    that was inserted or deleted is in the change.
+
+    children: the groups of the arguments that have rows; the arguments."""
+
+    node: Group
+    children: tuple[Operator, Operator]
+    evaluation: Evaluation
+    touched: int = field(default=0, init=False)
+    kind = "each argument"
+    keeps = False
+    kept_bytes = 0
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        groups, arguments = (child.begin(stored) for child in self.children)
+        return groups.plus(self._empty(arguments, ~_is_in(arguments, groups)))
+
+    @noted
+    def change(self, change: Change) -> ZSet:
+        groups, arguments = (child.change(change) for child in self.children)
+        inserted, deleted = (groups.take(np.flatnonzero(sign * groups.weights > 0)) for sign in (1, -1))
+        is_bound = arguments.weights > 0
+        had_no_group = ~np.where(is_bound, _is_in(arguments, inserted), _is_in(arguments, deleted))
+        emptied, filled = (
+            one.take(np.flatnonzero(~(_is_in(one, other) | _is_in(one, arguments))))
+            for one, other in ((deleted, inserted), (inserted, deleted))
+        )
+        changed = emptied.negated().plus(filled.negated())
+        found = groups.plus(self._empty(arguments, had_no_group), self._empty(changed, np.ones(len(changed), np.bool_)))
+        return found.consolidated()
+
+    def _empty(self, arguments: ZSet, chosen: BoolArray) -> ZSet:
+        """Return the groups of no rows of some arguments."""
+        rows, variables = arguments.take(np.flatnonzero(chosen)), self.node.keys
+        nothing = group(BindingTable.empty(), (), self.node.aggregates, self.evaluation.terms)
+        columns = (np.repeat(column, len(rows)) for column in nothing.columns)
+        own = rows.project(variables).table.columns
+        return ZSet(BindingTable((*variables, *nothing.variables), (*own, *columns), len(rows)), rows.weights)
+
+
+def _is_in(rows: ZSet, others: ZSet) -> BoolArray:
+    """Tell which rows have the number of an argument that some of the others have. bool[len(rows)]"""
+    return np.isin(rows.table.column(NUMBER), others.table.column(NUMBER))
 
 
 # --- the tree ---------------------------------------------------------------------------------------------------------
@@ -310,6 +366,10 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     joined = DeltaJoin.of(node, evaluation) if evaluation.leaf is None else evaluation.leaf(node)
     if joined is not None:
         return joined
+    lifted = evaluation.lifted
+    original = None if lifted is None else lifted.original(node)
+    if lifted is not None and lifted.is_leaf(node):
+        return Refresh.of(node, evaluation)
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
@@ -332,19 +392,25 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Distinct(pattern=pattern):
             return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
         case Group() if not any(map(exists_patterns, node_expressions(node))):
-            grouped = Grouped.of(node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation))
-            if grouped is not None:
-                return grouped
-            return Reduce(node, (Kept(operator_of(node.pattern, evaluation), node.keys),), evaluation)
+            groups: Operator | None = Grouped.of(
+                node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation)
+            )
+            if groups is None:
+                groups = Reduce(node, (Kept(operator_of(node.pattern, evaluation), node.keys),), evaluation)
+            if lifted is not None and isinstance(original, Group) and not original.keys:
+                return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
+            return groups
         case GraphNames():
             return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
         case PerGraph() if (each := EachGraph.of(node, evaluation)) is not None:
             return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
+        case Slice() if original is not None and not has_exists(node):
+            return Reduce(node, (Kept(operator_of(below_cut(node), evaluation), (NUMBER,)),), evaluation)
         case Slice() if not has_exists(node):
             return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
-    return Refresh(node, evaluation, reads_of(node, evaluation))
+    return Refresh.of(node, evaluation)
 
 
 def _is_plain(pattern: Node) -> bool:

@@ -18,7 +18,7 @@ from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
-from wukongs.store.hidden_graphs import View, view_of
+from wukongs.store.hidden_graphs import ARGUMENTS_IRI, View, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class StoredGraphs:
             return StoredGraphs(graph, tuple(dict.fromkeys(clause.default_graphs)))
         name = graph.name if isinstance(graph, Term) else DEFAULT_GRAPH_IRI
         is_read = name in clause.named_graphs if is_given else is_seen(name, clause.only)
+        if name == ARGUMENTS_IRI:  # as Dataset.source has it: no clause names it, and none leaves it out
+            is_read = True
         return StoredGraphs(graph, (name,) if is_read else ())
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import DatasetClause, GraphVersion, Node, Values
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
@@ -21,6 +22,7 @@ from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 from wukongs.store.quads import is_held, joined, taken
 from wukongs.store.trace import TraceEntry
 
@@ -88,6 +90,11 @@ class Change:
         return not (len(self.inserted) or len(self.deleted))
 
     @property
+    def is_of_stored(self) -> bool:
+        """Whether a triple of a stored graph was inserted or deleted, and not of arguments alone."""
+        return any((batch.graphs != ARGUMENTS_GRAPH).any() for batch in self.batches)
+
+    @property
     def batches(self) -> tuple[Batch, ...]:
         """All batches of what was inserted and of what was deleted."""
         return *self.inserted.batches, *self.deleted.batches
@@ -111,6 +118,11 @@ class Change:
             found = self._united[members] = _batch_set(taken(quads, now & ~was)), _batch_set(taken(quads, was & ~now))
         return found
 
+    def beside(self, before: BatchSet, after: BatchSet, inserted: BatchSet, deleted: BatchSet) -> Change:
+        """Return the change with that of a hidden graph beside the stored ones, whose unions are the same. All as of
+        Change."""
+        return Change(before, after, inserted, deleted, self._united)
+
 
 def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
     if not len(quads[0]):
@@ -128,13 +140,15 @@ class Evaluation:
     terms: of the view.
     limits: of the execution under way.
     leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
-    (DeltaJoin), and parts are looked up there."""
+    (DeltaJoin), and parts are looked up there.
+    lifted: the query, if it is asked for each of the view's arguments."""
 
     clause: DatasetClause
     resolve: Resolve
     terms: QueryTerms
     limits: Limits
     leaf: Callable[[Node], Any] | None = None
+    lifted: Lifted | None = None
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
     def dataset(self, stored: BatchSet) -> Dataset:
@@ -144,10 +158,18 @@ class Evaluation:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""
         return self._executor(self.dataset(stored)).run(node)
 
-    def run_over(self, node: Node, stored: BatchSet, *known: tuple[Node, BindingTable]) -> BindingTable:
-        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already."""
+    def run_over(
+        self, node: Node, stored: BatchSet, *known: tuple[Node, BindingTable], number: Variable | None = None
+    ) -> BindingTable:
+        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already. number:
+        LIMIT means the rows that are equal in it."""
         dataset, memo = self.dataset(stored), PlanMemo()
-        return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known).run(node)
+        return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known, number=number).run(node)
+
+    def run_given(self, node: Node, stored: BatchSet, given: BindingTable, number: Variable) -> BindingTable:
+        """Return the solutions of a part for each of some arguments. given: these; number: the column that tells them
+        apart."""
+        return self._executor(self.dataset(stored), given=given, number=number).run(node)
 
     def explored(self, node: Node, rows: BindingTable, stored: BatchSet) -> BindingTable:
         """Join rows with an explorable part: the cost grows with the rows and what they lead to, not with the graph."""
@@ -165,10 +187,16 @@ class Evaluation:
         dataset = Dataset(self.clause, stored, {}, self.resolve, versions=versions)
         return self._executor(dataset, memo).run(node)
 
-    def _executor(self, dataset: Dataset, memo: PlanMemo | None = None, given: BindingTable | None = None) -> Executor:
+    def _executor(
+        self,
+        dataset: Dataset,
+        memo: PlanMemo | None = None,
+        given: BindingTable | None = None,
+        number: Variable | None = None,
+    ) -> Executor:
         memo = self._memo if memo is None else memo
         name_graphs(self.clause, self.terms)
-        return Executor(dataset, self.terms, self.limits, memo, in_order=True, given=given)
+        return Executor(dataset, self.terms, self.limits, memo, in_order=True, given=given, number=number)
 
 
 def leaf(variables: Sequence[Variable] = ()) -> Node:

@@ -10,10 +10,15 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.names import canonical
 from wukongs.query.terms.python_terms import is_table
 from wukongs.query.terms.rdf_terms import from_python
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoder import encode_term_column, plain_texts
+from wukongs.store.term_registry import TermRegistry
 
 if TYPE_CHECKING:
     import pyarrow
@@ -91,6 +96,30 @@ def text_table(text: str, what: str) -> pyarrow.Table:
         first_line = str(error).partition("\n")[0]
         raise DataError(f"{what}: expected an Arrow IPC stream in base64, found: {first_line}") from None
     return table
+
+
+def known_ids(
+    registry: TermRegistry, name: str, column: pyarrow.ChunkedArray, taken: list[Int64Array] | None = None
+) -> Int64Array:
+    """Make the terms of a column known; return their ids.
+
+    taken: gets the ids on which a reference was taken, which are to be released; None: the terms stay known for ever.
+    Raises DataError (a term that is none)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_blank = pc.starts_with(column, "_:").to_numpy()
+    encoded = encode_term_column(name, column.filter(pa.array(~is_blank)), scope=SCOPE, hash_bits=registry.hash_bits)
+    confirmed, references = registry.confirm(encoded, None if taken is None else np.ones(len(encoded), np.bool_))
+    blanks = [canonical(text) for text in column.filter(pa.array(is_blank)).to_pylist()]
+    ids = np.empty(len(column), np.int64)
+    ids[~is_blank] = confirmed.subjects
+    if taken is None:
+        ids[is_blank] = registry.keep_all(blanks)
+    else:
+        ids[is_blank], of_blanks = registry.reserve(blanks)
+        taken += [references, of_blanks]
+    return ids
 
 
 def _table_of(rows: Sequence[Mapping[str, Any]], what: str) -> pyarrow.Table:

@@ -29,7 +29,7 @@ from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Remembered, Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Stretch
-from wukongs.live.support import Support
+from wukongs.live.support import Facts, Support
 from wukongs.live.tracing import LISTENING, Fired
 from wukongs.live.unknown_names import unknown_names
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
@@ -670,7 +670,7 @@ class ContinuousQuery:
                 raise StreamError(f"query {self.name} has reported no window yet, so there is no row to explain")
             core.finish_tick()
             dataset, _ = self.windows.dataset(self._last_ms)
-            support = Support(core, self.query, dataset, terms_of(core), self._last_ms, core.sn)
+            support = Support(self.query, Facts(core, dataset, terms_of(core), core.sn), self._last_ms)
         limits = limits_of(core.settings, None)
         with limits:
             return support.told(row, limits)

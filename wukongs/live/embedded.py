@@ -43,6 +43,7 @@ from wukongs.live.usage import process_usage
 from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.runner import Views
+from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
@@ -258,12 +259,13 @@ class EmbeddedBackend:
     ) -> LiveView:
         assert query.registration is not None
         name = query.registration.name
+        arguments = None if source.bindings is None else ViewArguments.of(self._core, query, source.bindings)
         with self._core.lock:
             self._core.check_is_open()
             if self.joined.get(name) is not None or self._views.get(name) is not None:
                 raise StreamError(f"a query named {name} is registered already: close it first")
             state = None if options.into is None else self._stream_of_view(query, source.only, options)
-            view = self._views.register(query, source, options, on_result)
+            view = self._views.register(query, source, options, on_result, arguments)
             if state is not None:
                 if self._injector.made.get(state.iri) is None:
                     self._injector.made.add(state)

@@ -9,6 +9,7 @@ group keeps the ids in columns, and an index (wukongs/query/execution/argument_r
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,29 +19,28 @@ from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of, per_row_function
 from wukongs.errors import SettingsError, UnsupportedFeatureError
-from wukongs.live.argument_tables import SCOPE, Arguments, filled_table, table_text, text_table
+from wukongs.live.argument_tables import Arguments, argument_table, filled_table, known_ids, table_text, text_table
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows, BoundQuery
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.terms.names import canonical
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.encoder import encode_term_column
 from wukongs.store.term_registry import TermRegistry
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-def bindings_text(bindings: Arguments) -> str:
-    """Return a table of bindings as one text, the same for equal tables.
+def bindings_text(bindings: Arguments, *, is_filled: bool = True) -> str:
+    """Return a table of bindings as one text, the same for equal tables. is_filled: it has to have a row.
 
     Raises SettingsError (no rows, no columns, a name twice), DataError (a term that is none, a missing one)."""
-    return table_text(filled_table(bindings, "bindings"))
+    return table_text((filled_table if is_filled else argument_table)(bindings, "bindings"))
 
 
-def bindings_table(text: str) -> pyarrow.Table:
+def bindings_table(text: str, *, is_filled: bool = True) -> pyarrow.Table:
     """Return the table that a text holds. Raises DataError (it holds none), and as bindings_text."""
-    return filled_table(text_table(text, "bindings"), "bindings")
+    return (filled_table if is_filled else argument_table)(text_table(text, "bindings"), "bindings")
 
 
 def terms_of_bindings(text: str | None) -> list[str]:
@@ -57,7 +57,12 @@ def terms_of_bindings(text: str | None) -> list[str]:
 def check_group(query: Query, bindings: str) -> None:
     """Check that a query can be registered for each row of a table. Raises SettingsError, UnsupportedFeatureError
     (naming the part), DataError."""
-    names = bindings_table(bindings).column_names
+    check_arguments(query, bindings_table(bindings).column_names)
+
+
+def check_arguments(query: Query, names: Collection[str]) -> None:
+    """Check that a query can be asked for each row of a table with some columns. Raises SettingsError,
+    UnsupportedFeatureError (naming the part)."""
     assert query.registration is not None
     where = where_clause(query)
     known = mentioned_variables(where)
@@ -78,8 +83,8 @@ def check_group(query: Query, bindings: str) -> None:
     for part in parts_of(query.pattern):
         if isinstance(part, Timestamp) and part.variable.name in names:
             raise _unsupported(f"?{part.variable.name}, which timestamp() makes,", "compare it in a FILTER")
-    if (name := per_row_function(query.pattern)) is not None:
-        raise _unsupported(f"{name}()", "its values belong to one query: register each query alone")
+    if (function := per_row_function(query.pattern)) is not None:
+        raise _unsupported(f"{function}()", "its values belong to one query: register each query alone")
 
 
 def _unsupported(part: str, advice: str) -> UnsupportedFeatureError:
@@ -93,11 +98,10 @@ class QueryGroup:
         """bindings: checked by check_group. Called with the engine's lock held."""
         table = bindings_table(bindings)
         columns: dict[Variable, Int64Array] = {}
-        references = []
+        taken = list[Int64Array]()
         for name, column in zip(table.column_names, table.columns, strict=True):
-            columns[Variable(name)], taken = _known(registry, name, column)
-            references += taken
-        self.references = np.concatenate(references)
+            columns[Variable(name)] = known_ids(registry, name, column, taken)
+        self.references = np.concatenate(taken)
         """The ids on which references were taken: release them when the queries are closed."""
         self.rows = ArgumentRows(BoundQuery(query, tuple(columns)), list(columns.values()), table.num_rows)
 
@@ -126,18 +130,3 @@ class QueryGroup:
     def divide(at_ms: int) -> list[Any]:
         """The queries of a table are one: they fail together."""
         return []
-
-
-def _known(registry: TermRegistry, name: str, column: pyarrow.ChunkedArray) -> tuple[Int64Array, list[Int64Array]]:
-    """Make the terms of a column known; return their ids, and the ids on which a reference was taken."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    is_blank = pc.starts_with(column, "_:").to_numpy()
-    encoded = encode_term_column(name, column.filter(pa.array(~is_blank)), scope=SCOPE, hash_bits=registry.hash_bits)
-    confirmed, taken = registry.confirm(encoded, np.ones(len(encoded), np.bool_))
-    ids = np.empty(len(column), np.int64)
-    ids[~is_blank] = confirmed.subjects
-    blanks = column.filter(pa.array(is_blank)).to_pylist()
-    ids[is_blank], of_blanks = registry.reserve([canonical(text) for text in blanks])
-    return ids, [taken, of_blanks]

@@ -668,7 +668,6 @@ def test_an_engine_whose_views_cannot_go_on_has_failed(engine: wukongs.Engine, m
         ("REGISTER STREAM v AS CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }", {}, "REGISTER STREAM without a window"),
         ("REGISTER QUERY v AS SELECT * WHERE { SERVICE :e { ?x :p ?y } }", {}, "SERVICE in a continuous query"),
         ("REGISTER QUERY v REPORT NON EMPTY CONTENT AS SELECT * WHERE { ?x :p ?y }", {}, "REPORT in a live view"),
-        ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"bindings": [{"x": "<http://ex/a>"}]}, "bindings of a"),
         ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"unread": "end"}, "a live view sums its unread reports"),
         ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"every_ms": 0}, "every_ms = 0"),
         ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"keep": 1}, "keep = 1: expected True or False"),

@@ -349,3 +349,47 @@ def test_a_move_that_was_prepared_before_the_view_began_again_is_void(
     kept.read()
     assert kept.resets == 2
     assert set(sns(engine)) == {other.sn}
+
+
+@pytest.mark.parametrize(("change", "is_moving"), [("lag", True), ("lag", False), ("pause", False), ("replace", False)])
+def test_what_was_bound_meanwhile_is_not_lost_with_a_void_move(
+    opened: Register, monkeypatch: pytest.MonkeyPatch, change: str, *, is_moving: bool
+) -> None:
+    """is_moving: the view is in the middle of its move, for which pause and replace wait; else the move is prepared."""
+    engine = opened(view_lag_max_rows=15 if change == "lag" else 0)
+    texts = [f"SELECT ?y {where}" for where in ("{ ?x :p ?y }", "{ ?x :p ?y . FILTER(?y != :o0) }")]
+    if not is_moving:
+        register(engine, GROUPS)
+    names = [{"x": f"<http://ex/n{number}>"} for number in range(30)]
+    view = register(engine, texts[0], "v" if is_moving else "other", bindings=names[:2])
+    engine.settle(30)
+    kept = Sum(view)
+    kept.read()
+    with slow(monkeypatch, engine) as moving:
+        insert(engine, 0)
+        view.bind(names[2:5])
+        moving.wait()
+        view.unbind([0, 2])
+        if change == "pause":
+            view.pause()
+            view.resume()
+        elif change == "replace":
+            view.replace(f"{EX}REGISTER QUERY {view.name} AS {texts[1]}")
+        view.bind(names[5:7])
+        insert(engine, 10)
+        kept.read()
+        assert kept.resets == 2
+    kept.read()
+    text, bound = EX + texts[change == "replace"], {1: 1, 3: 3, 4: 4, 5: 5, 6: 6}
+    view.bind(names[20:21])
+    insert(engine, 20, 3)
+    engine.settle(30)
+    kept.read()
+    bound[7] = 20
+    expected = Counter(
+        (f'"{number}"^^<http://www.w3.org/2001/XMLSchema#integer>', *row)
+        for number, name in bound.items()
+        for row in engine.query(text, bindings=names[name]).texts()
+    )
+    assert +kept.rows == expected != Counter()
+    assert (kept.resets, view.stats()["resets_for_lag"]) == (2, change == "lag")

@@ -8,32 +8,46 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Variable
-from wukongs.errors import StreamError, UnsupportedFeatureError, WukongsError
+from wukongs.errors import SettingsError, StreamError, WukongsError
+from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.lookups import Operator
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
+from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
-from wukongs.live.reading import ask, dataset_of, ids_of, terms_of
+from wukongs.live.query_group import check_arguments
+from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
+from wukongs.live.support import Facts
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
+from wukongs.live.views.row_support import (
+    TRIPLE_NAMES,
+    RowSearch,
+    RowSupport,
+    given_row,
+    is_partial,
+    no_such_row,
+)
 from wukongs.live.views.snapshots import Snapshot, Snapshots
-from wukongs.live.views.view_log import LoggedReport, ViewCursor, ViewLog
+from wukongs.live.views.view_arguments import Numbers, ViewArguments, answer_each
+from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, within
+from wukongs.query.execution.argument_rows import ARGUMENT, NUMBER
 from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled
 from wukongs.query.memory import Kind
 from wukongs.query.output.results import Result
@@ -41,6 +55,8 @@ from wukongs.query.output.view_report import ViewReport
 from wukongs.query.plans.dataset import name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
 
@@ -72,11 +88,13 @@ class _Period(NamedTuple):
 
     end_ms: its end.
     snapshot: the graph there, held for the view.
-    since_s: when it ended, by the engine's clock."""
+    since_s: when it ended, by the engine's clock.
+    arguments: those that were bound there; None: the view has none."""
 
     end_ms: int
     snapshot: Snapshot
     since_s: float
+    arguments: Arguments | None
 
 
 class LiveView(MakesByPeriods):
@@ -99,23 +117,28 @@ class LiveView(MakesByPeriods):
         snapshot: Snapshot,
         forget: Callable[[LiveView], None],
         check_cycle: Callable[[Query, ViewOptions], None],
+        arguments: ViewArguments | None = None,
     ) -> None:
         """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
-        StreamError if a text would read what is made of its own triples. Called with the engine's lock held."""
+        StreamError if a text would read what is made of its own triples. arguments: None: it is registered without
+        bindings. Called with the engine's lock held."""
         assert query.registration is not None
-        self.name, self.source, self.snapshot = query.registration.name, source, snapshot
+        self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
         self._options, self._check_cycle = options, check_cycle
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
+        self.arguments = arguments
         self.made: Made | None = None
         self._given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
         self._lay_out(query)
-        self.log = ViewLog(core.unread, source.unread_bytes_max, snapshot.sn)
+        self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
         self._groups: dict[str, ViewCursor] = {}
         self._periods: deque[_Period] = deque()
+        self._next_arguments: Arguments | None = None
+        """Those to which the move under way leads."""
         self.period_end_ms = 0
         """The event time at which the period under way ends."""
         self.is_paused = self.is_closed = False
@@ -148,14 +171,22 @@ class LiveView(MakesByPeriods):
         self._make_view()
 
     def _make_view(self) -> None:
-        core, stood = self._core, self.snapshot
+        core, stood, arguments = self._core, self.snapshot, self.arguments
         self._terms = terms_of(core)
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits())
-        self._view = View(self.query, evaluation, stood.sn, stood.stored, self.name, self._keeps)
+        lifted = None if arguments is None else arguments.lifted
+        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=lifted)
+        query, stored = self.query if lifted is None else lifted.query, self._with_arguments(stood.stored)
+        self._view = View(query, evaluation, stood.sn, stored, self.name, self._keeps)
         self._computed_max = COMPUTED_MIN
 
     def _ids(self) -> ConstantIds:
-        return ConstantIds(ids_of(self._core), self._core.reserved)
+        return ConstantIds(ids_of(self._core), self._core.reserved) if self.arguments is None else self.arguments.ids()
+
+    def _with_arguments(self, stored: BatchSet, arguments: Arguments | None = None) -> BatchSet:
+        """Return a stored graph as the operators read it. arguments: of the view; None: those at which it stands."""
+        if self.arguments is None:
+            return stored
+        return (arguments or self.arguments.at).over(stored)
 
     @property
     def _begins_whole(self) -> bool:
@@ -187,21 +218,47 @@ class LiveView(MakesByPeriods):
         """The SN of its content."""
         return self.snapshot.sn
 
+    @property
+    def position(self) -> Position:
+        """The position of its content."""
+        return Position(self.snapshot.sn, 0 if self.arguments is None else self.arguments.at.version)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return _columns(self._view.query)
+
+    def _may_begin_again(self, failed_at_sn: int, sn: int) -> bool:
+        """Whether something has changed since the view has failed."""
+        arguments, failed = self.arguments, self._next_arguments
+        is_bound = arguments is not None and failed is not None and failed.version < arguments.newest.version
+        return failed_at_sn < sn or is_bound
+
+    def _has_moved_on(self, sn: int) -> bool:
+        """Whether the stored graph is at a later SN, or arguments were bound or unbound since."""
+        arguments = self.arguments
+        return self.sn < sn or (arguments is not None and arguments.at.version < arguments.newest.version)
+
     # --- where it goes ------------------------------------------------------------------------------------------------
 
     def due(self, sn: int) -> Due | None:
         """Return where it goes next; None: nowhere now. sn: the newest."""
         if self.is_paused or self.is_closed or (self.retry_s or 0.0) > 0:
             return None
+        arguments = self.arguments
+        if self._failed_at_sn is not None and not self._may_begin_again(self._failed_at_sn, sn):
+            return None
+        self._next_arguments = None if arguments is None else arguments.newest
         if self._failed_at_sn is not None:
-            return Due(None, None) if self._failed_at_sn < sn else None
+            return Due(None, None)
         if self.is_anew:
+            self._next_arguments = None if arguments is None else arguments.at
             return Due(self._snapshots.hold(self.snapshot), None)
         if self._periods:
             period = self._periods.popleft()
-            self._since_s = period.since_s
+            self._since_s, self._next_arguments = period.since_s, period.arguments
             return Due(period.snapshot, period.end_ms)
-        return Due(None, None) if self.every_ms is None and self.sn < sn else None
+        return Due(None, None) if self.every_ms is None and self._has_moved_on(sn) else None
 
     def is_behind(self, sn: int) -> bool:
         """Return whether it has to move to be at an SN."""
@@ -210,8 +267,8 @@ class LiveView(MakesByPeriods):
         if self.is_moving:
             return True
         if self._failed_at_sn is not None:
-            return self._failed_at_sn < sn and (self.retry_s or 0.0) <= 0
-        return bool(self._periods) or self.is_anew or (self.every_ms is None and self.sn < sn)
+            return self._may_begin_again(self._failed_at_sn, sn) and (self.retry_s or 0.0) <= 0
+        return bool(self._periods) or self.is_anew or (self.every_ms is None and self._has_moved_on(sn))
 
     @property
     def retry_s(self) -> float | None:
@@ -227,7 +284,8 @@ class LiveView(MakesByPeriods):
         if snapshots is not None and not (self.is_paused or self.is_closed):
             if len(self._periods) >= PERIODS_MAX:
                 snapshots.release(self._periods.pop().snapshot)
-            self._periods.append(_Period(end_ms, snapshots.newest(), self._core.now_s()))
+            arguments = None if self.arguments is None else self.arguments.newest
+            self._periods.append(_Period(end_ms, snapshots.newest(), self._core.now_s(), arguments))
         self.period_end_ms = end_ms + every_ms
 
     def begin_move(self, to: Snapshot) -> None:
@@ -253,7 +311,7 @@ class LiveView(MakesByPeriods):
         self.is_anew = True
         self._void_move()
         self._counts["resets_for_lag"] += 1
-        self.log.begin_again(self.sn)
+        self.log.begin_again(self.position)
 
     def _void_move(self) -> None:
         """Have the move that is under way, or prepared, end without effect: the view is built anew after it."""
@@ -298,9 +356,9 @@ class LiveView(MakesByPeriods):
 
     def _report(self, report: LoggedReport | None, *, is_reset: bool) -> None:
         if is_reset:
-            self.log.begin_again(self.sn)
+            self.log.begin_again(self.position)
             return
-        self.log.put(report, self.sn)
+        self.log.put(report, self.position)
         if report is not None:
             self._counts["reports"] += 1
             self._counts["rows"] += len(report.rows)
@@ -309,6 +367,8 @@ class LiveView(MakesByPeriods):
         """Take a snapshot, which is held for the view, in the place of the one before."""
         before, self.snapshot = self.snapshot, snapshot
         self._snapshots.release(before)
+        if self.arguments is not None and self._next_arguments is not None:
+            self.arguments.stand_at(self._next_arguments)
 
     def _fail(self, error: WukongsError, to: Snapshot) -> None:
         """Begin again at the next SN, but not soon if that has failed before; readers get the error."""
@@ -316,14 +376,15 @@ class LiveView(MakesByPeriods):
         self.is_anew, self._failed_at_sn, self._failures = True, to.sn, self._failures + 1
         self._retry_at_s = time.monotonic() + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
         self._snapshots.release(to)
-        self.log.begin_again(self.sn, error)
+        self.log.begin_again(self.position, error)
         log.warning("view %s: %s", self.name, error)
 
     def _moved(
         self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
     ) -> LoggedReport | None:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
-        view, after = self._view, self.snapshot.sn
+        view, arguments, after = self._view, self._next_arguments, self.position
+        position = Position(to.sn, 0 if arguments is None else arguments.version)
         limits = self._limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
         with within(limits):
             if self.is_anew:
@@ -331,16 +392,26 @@ class LiveView(MakesByPeriods):
                 self.is_anew = False
                 return None
             self._renew(limits, reader)
-            known = change()
-            found = view.advance_anew(to.sn, to.stored) if known is None else view.advance(to.sn, known)
+            stored = self._with_arguments(to.stored, arguments)
+            known = self._whole_change(change, to, stored)
+            found = view.advance_anew(to.sn, stored) if known is None else view.advance(to.sn, known)
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
-            report = LoggedReport(self.query, after, to.sn, shown, self._terms, time_ms, is_whole)
+            report = LoggedReport(view.query, after, position, shown, self._terms, time_ms, is_whole)
             if self._given is not None and self.made is not None:
                 self._end_given(self._given, self.made, report, found)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
+
+    def _whole_change(self, change: Callable[[], Change | None], to: Snapshot, stored: BatchSet) -> Change | None:
+        """Return the change of the stored graph and the arguments up to a snapshot; None if the first is not known.
+        stored: the graph there, with the arguments."""
+        before = self._view.stored
+        known = Change(before, stored, EMPTY, EMPTY) if to.sn == self._view.sn else change()
+        if self.arguments is None or self._next_arguments is None or known is None:
+            return known
+        return with_arguments(known, before, stored, self.arguments.change_to(self._next_arguments))
 
     def _end_given(self, given: Given, made: Made, report: LoggedReport, found: ZSet) -> None:
         """Put into the stream what a period has changed, if that is nothing the news that it has ended."""
@@ -367,7 +438,7 @@ class LiveView(MakesByPeriods):
 
     def _build(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
         """Evaluate at a snapshot what the operators keep."""
-        self._view.sn, self._view.stored = to.sn, to.stored
+        self._view.sn, self._view.stored = to.sn, self._with_arguments(to.stored, self._next_arguments)
         self._renew(limits, reader)
         if self._given is None:
             self._view.install()
@@ -423,7 +494,7 @@ class LiveView(MakesByPeriods):
                     except GeneratorExit:
                         self._leave(cursor, report, is_shared=group is not None)
                         raise
-                    self.log.move(cursor, report.snapshot)
+                    self.log.move(cursor, _end_of(report))
                 if self.log.is_closed:
                     return
                 try:
@@ -463,7 +534,7 @@ class LiveView(MakesByPeriods):
                 except GeneratorExit:
                     self._leave(cursor, report, is_shared=is_shared)
                     raise
-                self.log.move(cursor, report.snapshot)
+                self.log.move(cursor, _end_of(report))
                 deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         finally:
             cursor.turn.release()
@@ -471,7 +542,7 @@ class LiveView(MakesByPeriods):
     def _leave(self, cursor: ViewCursor, report: ViewReport, *, is_shared: bool) -> None:
         """End the reading of a cursor at a report. is_shared: the next reader gets this report again."""
         if not is_shared:
-            self.log.move(cursor, report.snapshot)
+            self.log.move(cursor, _end_of(report))
         elif report.is_reset:
             cursor.needs_reset = True
 
@@ -486,7 +557,7 @@ class LiveView(MakesByPeriods):
                 if logged is None:
                     view, sn = self._view, self.log.sn
                     nothing = ZSet.empty(view.variables)
-                    logged = LoggedReport(view.query, cursor.sn, sn, nothing, self._terms, tick_of(sn))
+                    logged = LoggedReport(view.query, cursor.sn, sn, nothing, self._terms, tick_of(sn.sn))
                 return self._rendered(logged, cursor.sn)
         try:
             whole = self._whole(cursor)
@@ -502,16 +573,17 @@ class LiveView(MakesByPeriods):
         core = self._core
         with self._turn if self._keeps else contextlib.nullcontext():
             with core.lock:
-                snapshot, view = self._held(), self._view
-                after = snapshot.sn if cursor is None else min(cursor.sn, snapshot.sn)
+                snapshot, view, position = self._held(), self._view, self.position
+                arguments = None if self.arguments is None else self.arguments.at
+                after = position if cursor is None else min(cursor.sn, position)
                 if cursor is not None:
                     with self.log.changed:
-                        cursor.sn, cursor.needs_reset = snapshot.sn, False
+                        cursor.sn, cursor.needs_reset = position, False
             try:
                 if self._keeps and not self.is_anew:
                     rows, terms = view.content(), self._terms
                 else:
-                    rows, terms = self._evaluated(view, snapshot, timeout_s)
+                    rows, terms = self._evaluated(view, snapshot, arguments, timeout_s)
             except BaseException:
                 if cursor is not None:
                     cursor.needs_reset = True
@@ -519,36 +591,46 @@ class LiveView(MakesByPeriods):
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
-        return LoggedReport(view.query, after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
+        return LoggedReport(view.query, after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
 
-    def _evaluated(self, view: View, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
-        """Return the content at a snapshot, evaluated anew."""
+    def _evaluated(
+        self, view: View, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None
+    ) -> tuple[ZSet, QueryTerms]:
+        """Return the content at a snapshot, evaluated anew. arguments: those that were bound there."""
         core = self._core
         with core.lock:
             terms = terms_of(core)
         limits = scheduled(limits_of(core.settings, timeout_s))
-        dataset = dataset_of(core, view.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
+        dataset, lifted = (
+            dataset_of(core, view.query.dataset, snapshot.stored, snapshot.sn, terms=terms),
+            view.evaluation.lifted,
+        )
         name_graphs(view.query.dataset, terms)
-        found = answer(view.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
+        lifted = view.evaluation.lifted
+        if lifted is not None and arguments is not None:
+            found = answer_each(lifted, arguments, dataset, terms, limits)
+        else:
+            found = answer(view.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
             return _rows_of(found, view.variables).consolidated(), terms
 
-    def _rendered(self, logged: LoggedReport, after: int) -> ViewReport:
+    def _rendered(self, logged: LoggedReport, after: Position) -> ViewReport:
         query, weights = logged.query, logged.rows.weights
         is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
             query.form,
-            query.variables,
+            _columns(query),
             logged.rows.table.columns,
             logged.terms,
-            logged.sn,
+            logged.sn.sn,
             bool((weights > 0).any()) if is_answered else None,
             weights=weights,
             query=self.name,
-            after=after,
+            after=after.sn,
             time_ms=logged.time_ms,
             is_reset=logged.is_whole,
             text=self.source.text,
+            minor=logged.sn.minor,
         )
 
     def call(self, on_result: OnReport) -> None:
@@ -558,10 +640,12 @@ class LiveView(MakesByPeriods):
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """Return the whole content, a multiset, at the SN up to which the view is complete.
 
-        at: another SN, as Engine.query has it. Raises QueryTimeout, BudgetExceeded, CompactedError (at),
-        StreamError (the view is closed)."""
+        at: another SN, as Engine.query has it, for the arguments at which the view stands. Raises QueryTimeout,
+        BudgetExceeded, CompactedError (at), StreamError (the view is closed)."""
         if at is not None:
             limits = scheduled(limits_of(self._core.settings, timeout_s))
+            if self.arguments is not None:
+                return self._content_at(self.arguments, at, limits)
             return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
         whole = self._whole(timeout_s=timeout_s)
         query = whole.query
@@ -569,20 +653,64 @@ class LiveView(MakesByPeriods):
         boolean = table.length > 0 if query.form == "ask" else None
         return Result(
             query.form,
-            query.variables,
+            _columns(query),
             table.columns,
             whole.terms,
-            whole.sn,
+            whole.sn.sn,
             boolean,
             table.length,
             text=self.source.text,
         )
 
+    def _content_at(self, arguments: ViewArguments, at: int, limits: Limits) -> Result:
+        with self._core.lock:
+            query, lifted, bound, text = self._view.query, arguments.lifted, arguments.at, self.source.text
+        with reading(self._core, query.dataset, limits, f"view {self.name}", at) as read, limits:
+            found = answer_each(lifted, bound, read.dataset, read.terms, limits)
+        return Result("select", _columns(query), found.columns, read.terms, read.sn, None, found.length, text=text)
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+
+    def bind(self, arguments: Table) -> Int64Array:
+        """Bind arguments: the text is also asked with the terms of each row in the place of variables. Return their
+        numbers; their rows are in a report, with weight +1.
+
+        arguments: a table with the columns of `register(bindings=)`, or a list of dictionaries. Equal rows are separate
+        arguments. Raises SettingsError (other columns), DataError (a term that is none, a missing one), StreamError
+        (closed, or registered without bindings)."""
+        own = self._own_arguments("bind")
+        rows = own.read(arguments, "bind")
+        with self._core.lock:
+            self._check_is_open()
+            numbers = own.bind(rows)
+            self._wake()
+        return numbers
+
+    def unbind(self, arguments: Table | Numbers) -> Int64Array:
+        """Unbind arguments; return their numbers. Their rows are in a report, with weight -1; numbers are never used
+        again.
+
+        arguments: numbers, or rows as bind takes them, each of which is the oldest equal one. Raises DataError for one
+        that is not bound (none is unbound then); else as bind."""
+        own = self._own_arguments("unbind")
+        rows = own.wanted(arguments)
+        with self._core.lock:
+            self._check_is_open()
+            numbers = own.unbind(rows) if rows.length else np.empty(0, np.int64)
+            self._wake()
+        return numbers
+
+    def _own_arguments(self, call: str) -> ViewArguments:
+        if self.arguments is None:
+            raise StreamError(f"{call}: view {self.name} has no arguments: register it with bindings=")
+        return self.arguments
+
     # --- what it says of itself ---------------------------------------------------------------------------------------
 
     def explain(self, *, analyze: bool = False) -> str:
         """Return its operators as text. analyze: also the rows of the last change, and the bytes kept, of each."""
-        return self._view.explain(analyze=analyze)
+        operators, own = self._view.explain(analyze=analyze), self.arguments
+        return operators if own is None else f"for each of {own.at.count} arguments\n{operators}"
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes (bytes) and times (microseconds) as JSON."""
@@ -599,14 +727,27 @@ class LiveView(MakesByPeriods):
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
             "kept_bytes": self._view.kept_bytes + (0 if self._given is None else self._given.size_bytes),
+            "arguments": 0 if self.arguments is None else self.arguments.newest.count,
+            "arguments_bytes": 0 if self.arguments is None else self.arguments.newest.size_bytes,
             "computed_terms": self._terms.computed_count,
             "last_change_us": round(self._last_us, 1),
         }
 
-    def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Say what the view waits for, and whether it was too far behind."""
+    @overload
+    def why(self, row: None = None) -> str: ...
+
+    @overload
+    def why(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport: ...
+
+    def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
+        """Say what the view waits for, and whether it was too far behind; of a row, which triples it rests on, down to
+        explicit ones (print() shows a tree).
+
+        row: terms by the names of columns, some or all of them (None: unbound), or all in order, as reports have them;
+        of a CONSTRUCT, subject, predicate and object. Raises DataError (a term that is none; the content has no such
+        row), SettingsError (no such column), StreamError (closed, paused), QueryTimeout, BudgetExceeded."""
         if row is not None:
-            raise UnsupportedFeatureError("why of a row of a live view", 1, 1, "Engine.why tells it of a triple")
+            return self._support(row)
         return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
 
     def _state(self) -> str:
@@ -626,7 +767,38 @@ class LiveView(MakesByPeriods):
             return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms{later}"
         if self.sn < newest:
             return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
+        if self._has_moved_on(newest):
+            return f"view {self.name} stands at SN {self.sn}; arguments were bound or unbound since"
         return f"view {self.name} is complete up to SN {self.sn}, the newest"
+
+    def _support(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport:
+        core, arguments = self._core, self.arguments
+        with core.lock:
+            snapshot, view, terms = self._held(), self._view, terms_of(core)
+            bound = None if arguments is None else arguments.at
+        try:
+            query, lifted = view.query, view.evaluation.lifted
+            given = given_row(row, TRIPLE_NAMES if query.form == "construct" else _columns(query), self.name)
+            if lifted is not None and given.get(ARGUMENT) is None:
+                raise SettingsError(f"row: expected the number of an argument in {ARGUMENT!r}, found {row!r:.200}")
+            limits = scheduled(limits_of(core.settings, None))
+            with within(limits):
+                evaluation = Evaluation(query.dataset, self._ids(), terms, limits)
+                facts = Facts(core, evaluation.dataset(snapshot.stored), terms, snapshot.sn)
+                ids = {name: UNBOUND if text is None else int(terms.ids([text])[0]) for name, text in given.items()}
+                argument, is_bound = None, True
+                if arguments is not None and lifted is not None and bound is not None:
+                    query = lifted.bound.query
+                    argument = arguments.one(bound, ids.pop(ARGUMENT))
+                    is_bound = argument.length > 0
+                search = RowSearch(query, evaluation, facts, self.name, argument)
+                found = search.find(ids) if is_bound else None
+        finally:
+            with core.lock:
+                self._snapshots.release(snapshot)
+        if found is None:
+            raise no_such_row(given, self.name, snapshot.sn)
+        return RowSupport(self.name, given, found[0], snapshot.sn, found[1], is_partial(query))
 
     def warnings(self) -> tuple[str, ...]:
         """Return likely mistakes: none are looked for."""
@@ -642,6 +814,8 @@ class LiveView(MakesByPeriods):
         if query.dataset.windows:
             raise StreamError(f"view {self.name}: the other text has a window: close the view, and register it")
         check_view(query, source, self._options)
+        if self.arguments is not None:
+            check_arguments(query, self.arguments.names)
         assert query.registration is not None
         if query.registration.name != self.name:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
@@ -651,10 +825,12 @@ class LiveView(MakesByPeriods):
             self._check_is_open()
             self._check_cycle(query, self._options)
             self.source = source
+            if self.arguments is not None:
+                self.arguments.put_query(query)
             self._void_move()
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
-            self.log.begin_again(self.sn)
+            self.log.begin_again(self.position)
             self._wake()
 
     def pause(self) -> None:
@@ -673,9 +849,12 @@ class LiveView(MakesByPeriods):
             self._check_is_open()
             if self.is_paused:
                 self.snapshot = self._snapshots.newest()
+                if self.arguments is not None:
+                    self._next_arguments = self.arguments.newest
+                    self.arguments.stand_at(self._next_arguments)
                 self._lay_out(self.query)
                 self.is_paused = self.log.is_paused = False
-                self.log.begin_again(self.sn)
+                self.log.begin_again(self.position)
                 self._wake()
 
     def _wake(self) -> None:
@@ -758,10 +937,19 @@ class _Caller:
             except Exception:
                 self._view.count_error()
                 self._failed.note(report.query, f"report up to SN {report.snapshot}")
-            self._view.log.move(self._cursor, report.snapshot)
+            self._view.log.move(self._cursor, _end_of(report))
         with self._view.log.changed:
             self._is_queued = False
             self._wake()
+
+
+def _end_of(report: ViewReport) -> Position:
+    return Position(report.snapshot, report.minor)
+
+
+def _columns(query: Query) -> tuple[str, ...]:
+    """Return the names of the columns of a view. query: that of its operators."""
+    return tuple(ARGUMENT if name == NUMBER.name else name for name in query.variables)
 
 
 def _shown(found: ZSet, output: Output | None) -> ZSet:

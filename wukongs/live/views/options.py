@@ -10,6 +10,7 @@ from wukongs.csparql.functions import OF_MOMENT
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
 from wukongs.live.continuous import QuerySource
+from wukongs.live.query_group import bindings_table, check_arguments
 from wukongs.query.terms.names import positive
 
 
@@ -51,7 +52,7 @@ def check_view(query: Query, source: QuerySource, options: ViewOptions) -> None:
     if registration.report:
         raise _unsupported("REPORT in a live view", "a view reports when its content has changed")
     if source.bindings is not None:
-        raise _unsupported("bindings of a live view", "write them as VALUES")
+        check_arguments(query, bindings_table(source.bindings, is_filled=False).column_names)
     for part in parts_of(query.pattern):
         if isinstance(part, Call) and part.op in OF_MOMENT:
             advice = "its value would be another one at each evaluation; put it into a stored triple, and match that"

@@ -21,6 +21,7 @@ from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_
 from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.snapshots import Snapshot, Snapshots
+from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
 from wukongs.rules.program import Rule
@@ -67,8 +68,15 @@ class Views:
     def registered(self) -> list[LiveView]:
         return list(self._views.values())
 
-    def register(self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None) -> LiveView:
-        """Register a view at the newest SN. Its thread builds what it keeps."""
+    def register(
+        self,
+        query: Query,
+        source: QuerySource,
+        options: ViewOptions,
+        on_result: OnReport | None,
+        arguments: ViewArguments | None = None,
+    ) -> LiveView:
+        """Register a view at the newest SN. Its thread builds what it keeps. arguments: of the view, if it has some."""
         core = self._core
         core.finish_tick()
         snapshot = self._snapshots.newest()
@@ -84,6 +92,7 @@ class Views:
                 snapshot,
                 self._forget,
                 self._check_cycle,
+                arguments,
             )
         except BaseException:
             self._snapshots.release(snapshot)

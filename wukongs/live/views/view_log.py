@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
@@ -21,20 +22,33 @@ REPORT_BYTES = 1024
 """The size of a report beside its columns."""
 
 
+class Position(NamedTuple):
+    """A place in the order of a view's changes.
+
+    sn: all of the stored graph up to this SN.
+    minor: all that was bound and unbound before: the version of the arguments, 0 in a view without."""
+
+    sn: int
+    minor: int = 0
+
+
+NOWHERE = Position(-1)
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedReport:
     """One report, as rows of ids.
 
-    query: the text that it is of.
-    after, sn: the snapshots that it covers: (after, sn].
+    query: the text that it is of, as the view's operators have it.
+    after, sn: the positions that it covers: (after, sn].
     rows: the difference of the content, consolidated; where is_whole, the content at sn.
     terms: they have the texts of the ids.
     time_ms: the event time of the stored graph at sn.
     is_whole: RSTREAM, which reports the whole content."""
 
     query: Query
-    after: int
-    sn: int
+    after: Position
+    sn: Position
     rows: ZSet
     terms: QueryTerms
     time_ms: int | None
@@ -58,15 +72,15 @@ class LoggedReport:
 class ViewCursor:
     """The position of one reader.
 
-    sn: all reports up to it were read.
-    fetched_sn: the SN of the report that its reader got last, and may not have finished.
+    sn: all reports up to this position were read.
+    fetched_sn: the position of the report that its reader got last, and may not have finished.
     needs_reset: the next report is a reset, whatever was read.
     error: raised to the reader next, in the place of a report.
     turn: held by its one active reader."""
 
-    sn: int
+    sn: Position
     needs_reset: bool
-    fetched_sn: int = -1
+    fetched_sn: Position = NOWHERE
     error: WukongsError | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -74,8 +88,8 @@ class ViewCursor:
 class ViewLog:
     """One log for each view; its lock is that of all unread results (`UnreadBudget`)."""
 
-    def __init__(self, budget: UnreadBudget, unread_bytes_max: int, sn: int) -> None:
-        """sn: the SN at which the view begins."""
+    def __init__(self, budget: UnreadBudget, unread_bytes_max: int, sn: Position) -> None:
+        """sn: the position at which the view begins."""
         self.budget = budget
         self.changed = threading.Condition(budget.lock)
         self.sn = sn
@@ -96,8 +110,8 @@ class ViewLog:
 
     # --- the view's side ----------------------------------------------------------------------------------------------
 
-    def put(self, report: LoggedReport | None, sn: int) -> None:
-        """Add the report up to an SN. report: None if nothing has changed."""
+    def put(self, report: LoggedReport | None, sn: Position) -> None:
+        """Add the report up to a position. report: None if nothing has changed."""
         with self.changed:
             if report is not None and any(not one.needs_reset for one in self._cursors):
                 self._reports.append(report)
@@ -108,8 +122,8 @@ class ViewLog:
             self.budget.make_room(self)
             self._wake()
 
-    def begin_again(self, sn: int, error: WukongsError | None = None) -> None:
-        """Have all cursors begin with a reset, at a view that is at an SN. error: raised to readers before that."""
+    def begin_again(self, sn: Position, error: WukongsError | None = None) -> None:
+        """Have all cursors begin with a reset, at a view that is at a position. error: raised to readers before."""
         with self.changed:
             for cursor in self._cursors:
                 cursor.needs_reset, cursor.error = True, error or cursor.error
@@ -194,8 +208,8 @@ class ViewLog:
         if error is not None:
             raise error.with_traceback(None)
 
-    def move(self, cursor: ViewCursor, sn: int) -> None:
-        """Note that a cursor has read everything up to an SN."""
+    def move(self, cursor: ViewCursor, sn: Position) -> None:
+        """Note that a cursor has read everything up to a position."""
         with self.changed:
             if not cursor.needs_reset:
                 cursor.sn = max(cursor.sn, sn)

@@ -23,6 +23,7 @@ class ViewReport(Result):
     query: the registered name.
     after: the SN behind which it begins.
     weights : int64[len(self)], of the rows: +n were inserted, -n deleted.
+    minor: of a view with arguments, how many times some had been bound or unbound at its end; else 0.
     time_ms: the event time of the stored graph; None: no stream has closed anything.
     is_reset: the reader drops what it has; the rows are the whole content.
 
@@ -45,11 +46,13 @@ class ViewReport(Result):
         time_ms: int | None,
         is_reset: bool,
         text: str = "",
+        minor: int = 0,
     ) -> None:
         super().__init__(kind, variables, columns, reader, snapshot, boolean, len(weights), text=text)
         self.weights = weights
         self.query = query
         self.after = after
+        self.minor = minor
         self.time_ms = time_ms
         self.is_reset = is_reset
 

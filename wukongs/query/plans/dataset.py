@@ -33,7 +33,7 @@ from wukongs.query.plans.lowered_plan import LoweredPlan, SourceShape
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
-from wukongs.store.hidden_graphs import view_of
+from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH, ARGUMENTS_IRI, view_of
 
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
@@ -352,6 +352,8 @@ class Dataset:
         return self._source([*stored, *(self._window(window) for window in self.clause.windows if window.named)])
 
     def _named(self, graph: Term) -> Source:
+        if graph.name == ARGUMENTS_IRI:  # no clause names it, and none leaves it out
+            return self._source([Part(self.stored, ARGUMENTS_GRAPH, ARGUMENTS_GRAPH)])
         if self.clause.is_empty:
             return self._source([self._stored(graph.name)] if is_seen(graph.name, self.clause.only) else [])
         return self._source(self._declared(graph))

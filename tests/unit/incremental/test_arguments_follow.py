@@ -1,0 +1,211 @@
+"""Views with arguments against the same text asked once for each, at every SN: random graphs, changes, queries, and
+arguments that are bound and unbound between them. Rules that are broken once are caught by it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wukongs
+from tests.unit.incremental import followed
+from tests.unit.incremental.followed import Followed
+from tests.unit.incremental.queries import (
+    GRAPHS,
+    NODES,
+    VARIABLES,
+    QueryMaker,
+    quads_text,
+    random_triples,
+    random_update,
+)
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.scope import mentioned_variables
+from wukongs.csparql.terms import XSD
+from wukongs.incremental.arguments import with_arguments
+from wukongs.incremental.leaves import Refresh
+from wukongs.incremental.lifted import Lifted
+from wukongs.incremental.operators import EachArgument, operators_of
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.zset import ZSet
+from wukongs.query.execution.bindings import where_clause
+
+VIEWS, STEPS, SEEDS = 15, 7, range(12)
+TERMS = (*NODES, *NODES, *GRAPHS[1:], '"a"', '"b"@en', f'"1"^^<{XSD}integer>', "<http://ex/unknown>")
+NAMES = {
+    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "distinct", "exists", "refresh"),
+    *("delta join (named graphs)", "delta join (merged graphs)"),
+}
+"""Operators that a run has to have moved, beside groups of each argument."""
+
+
+def registered(rng: random.Random, engine: wukongs.Engine) -> Followed | None:
+    """Return a view of a random query with arguments for one or two of its variables; None for a text that is none."""
+    text = QueryMaker(rng).query()
+    try:
+        known = {variable.name for variable in mentioned_variables(where_clause(parse_query(text, None)))}
+        given = [name for variable in (*VARIABLES, "?g") if (name := variable[1:]) in known]
+        if not given:
+            return None
+        view = Followed(engine, text, rng.sample(given, min(len(given), rng.choice((1, 1, 2)))))
+    except wukongs.QuerySyntaxError:  # a variable that BIND would bind again
+        return None
+    view.bind(random_rows(rng, view))
+    return view
+
+
+def random_rows(rng: random.Random, view: Followed) -> list[tuple[str, ...]]:
+    return [tuple(rng.choice(TERMS) for _ in view.given) for _ in range(rng.randint(1, 4))]
+
+
+def follow(seed: int, moved: Counter[str] | None = None) -> int:
+    """Follow views; return how many reports were not empty. moved: counts their operators. Raises AssertionError."""
+    rng, reports = random.Random(f"arguments {seed}"), 0
+    graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
+    stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
+    with wukongs.Engine() as engine:
+        engine.update(f"INSERT DATA {{ {stored} }}")
+        views = list[Followed]()
+        while len(views) < VIEWS:
+            if (view := registered(rng, engine)) is not None:
+                views.append(view)
+        for step in range(STEPS):
+            for _ in range(rng.choice((0, 1, 1, 3))):
+                engine.update(random_update(rng, graphs))
+            for view in views:
+                if rng.random() < 0.4:
+                    view.bind(random_rows(rng, view))
+                if view.rows and rng.random() < 0.4:
+                    view.unbind(rng.sample(sorted(view.rows), rng.randint(1, len(view.rows))))
+                report = view.advance()
+                place = f"seed {seed}, step {step}: {view.text} for {view.given} in {view.rows}"
+                assert 0 not in report.values(), place
+                reports += bool(report)
+                if moved is not None and report:
+                    moved.update(operator.kind for _, operator in operators_of(view.view.top))
+                asked, content = view.asked(), view.content
+                missing, extra = asked - content, content - asked
+                assert missing == extra == Counter(), (
+                    f"{place}\n{view.view.explain()}\nmissing {missing}\nextra {extra}"
+                )
+        for view in views:
+            view.close()
+    return reports
+
+
+def test_views_follow_their_text_for_each_argument() -> None:
+    moved = Counter[str]()
+    assert follow(0, moved) > 15
+    assert moved["delta join"] > 20
+    assert moved["each argument"] > 0, moved
+
+
+@pytest.mark.slow
+def test_views_follow_their_text_for_each_argument_and_many_seeds() -> None:
+    moved = Counter[str]()
+    for seed in range(1000, 1030):
+        follow(seed, moved)
+    assert {*moved} >= {*NAMES, "groups", "each argument"}, moved
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "kind"),
+    [
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", "s", "delta join (named graphs)"),
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", "g", "delta join (named graphs)"),
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } GRAPH ?g {} }", "o", "graph names"),
+        ("SELECT * FROM <http://ex/g0> FROM <http://ex/g1> { ?s ?p ?o }", "o", "delta join (merged graphs)"),
+        (
+            "SELECT * FROM <http://ex/g0> FROM <http://ex/g1> FROM NAMED <http://ex/g0> FROM NAMED <http://ex/g1> "
+            "{ ?s ?p ?o GRAPH ?g { ?o ?q ?t } }",
+            "s",
+            "delta join (named and merged graphs)",
+        ),
+    ],
+)
+def test_several_graphs_follow_for_each_argument_and_nothing_is_kept(text: str, given: str, kind: str) -> None:
+    graphs = [f"<http://ex/g{number}>" for number in range(2)]
+    nodes = [f"<http://ex/n{number}>" for number in range(3)]
+    with wukongs.Engine() as engine:
+        for graph in graphs:
+            engine.update(f"INSERT DATA {{ GRAPH {graph} {{ {nodes[0]} <http://ex/p> {nodes[1]} }} }}")
+        view = Followed(engine, text, [given])
+        kinds = {operator.kind for _, operator in operators_of(view.view.top)}
+        assert kind in kinds, kinds
+        assert view.view.kept_bytes == 0, view.view.explain(analyze=True)
+        view.bind([(term,) for term in (*nodes, *graphs, nodes[0])])
+        reports = [view.advance()]
+        assert view.asked() == view.content
+        for change in (
+            f"INSERT DATA {{ GRAPH {graphs[0]} {{ {nodes[1]} <http://ex/p> {nodes[2]} , {nodes[1]} }} }}",
+            f"DELETE DATA {{ GRAPH {graphs[1]} {{ {nodes[0]} <http://ex/p> {nodes[1]} }} }}",
+            f"DELETE DATA {{ GRAPH {graphs[0]} {{ {nodes[0]} <http://ex/p> {nodes[1]} }} }}",
+        ):
+            engine.update(change)
+            view.unbind([min(view.rows)])
+            view.bind([(nodes[1],)])
+            reports.append(view.advance())
+            assert view.asked() == view.content, change
+        assert sum(map(bool, reports)) > 1, reports
+        assert view.view.kept_bytes == 0
+        view.close()
+
+
+# --- mutants ----------------------------------------------------------------------------------------------------------
+
+
+def refreshed_parts_miss_new_arguments(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Refresh, "_of_bound", lambda self, arguments, change: ZSet.empty())
+
+
+def arguments_without_rows_have_no_group(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EachArgument, "_empty", lambda self, arguments, chosen: ZSet.empty())
+
+
+def filled_groups_keep_that_of_no_rows(patch: pytest.MonkeyPatch) -> None:
+    right = EachArgument._empty
+    patch.setattr(
+        EachArgument,
+        "_empty",
+        lambda self, rows, chosen: right(self, rows, chosen & (rows.weights > 0)),
+    )
+
+
+def unbound_arguments_stay(patch: pytest.MonkeyPatch) -> None:
+    right = with_arguments
+
+    def bound_only(change: Change, before: Any, after: Any, arguments: ZSet) -> Change:
+        return right(change, before, after, arguments.take(np.flatnonzero(arguments.weights > 0)))
+
+    patch.setattr(followed, "with_arguments", bound_only)
+
+
+def every_part_is_the_same_for_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lifted, "_is_closed", lambda self, node: True)
+
+
+def limit_cuts_the_rows_of_all_arguments(patch: pytest.MonkeyPatch) -> None:
+    right = Evaluation.run_over
+    patch.setattr(Evaluation, "run_over", lambda self, *given, number=None: right(self, *given))
+
+
+MUTANTS = (
+    refreshed_parts_miss_new_arguments,
+    arguments_without_rows_have_no_group,
+    filled_groups_keep_that_of_no_rows,
+    unbound_arguments_stay,
+    every_part_is_the_same_for_all,
+    limit_cuts_the_rows_of_all_arguments,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutate", MUTANTS)
+def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(map(follow, SEEDS))

@@ -1,0 +1,183 @@
+"""ViewArguments: the arguments that a live view is bound to now, and those at which it stands.
+
+`bind` and `unbind` take effect between two snapshots: the view's next move, to a snapshot that was the newest then or
+later, takes all of them that were called before. The terms are known from then on for ever, as those of stored triples
+are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+
+from wukongs.csparql.algebra import DatasetClause, Query
+from wukongs.csparql.terms import Variable
+from wukongs.errors import DataError, SettingsError
+from wukongs.incremental.arguments import Arguments
+from wukongs.incremental.lifted import Lifted, reserved_ids
+from wukongs.incremental.versions import Evaluation
+from wukongs.incremental.zset import ZSet
+from wukongs.live.argument_tables import Arguments as Table
+from wukongs.live.argument_tables import argument_table, known_ids
+from wukongs.live.core import Core
+from wukongs.live.query_group import bindings_table
+from wukongs.live.reading import ids_of, terms_of
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.answer import Answer, within
+from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows, BoundQuery
+from wukongs.query.limits import Limits, current, limits_of
+from wukongs.query.operators import operators as tables
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.rows import numbered
+from wukongs.query.terms.python_terms import is_table
+from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.batch_set import EMPTY
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.term_ids import decimal_parts, integer_ids
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Numbers: TypeAlias = "Collection[int] | np.ndarray[Any, Any] | int"
+"""Numbers of arguments, as bind returns them."""
+
+
+class ViewArguments:
+    """Called with the engine's lock held, but for `read`, `wanted`, `change_to` and `one`.
+
+    names: the columns of each table.
+    lifted: the query with their patterns.
+    newest: all that were bound and not unbound.
+    at: those at which the view stands."""
+
+    def __init__(self, core: Core, query: Query, names: Iterable[str]) -> None:
+        self._core, self.names = core, tuple(names)
+        self.put_query(query)
+        self.newest = self.at = Arguments(self.lifted.hidden)
+        self._changes: list[tuple[int, ZSet]] = []
+        """Versions after `at`, and what each has changed."""
+
+    @staticmethod
+    def of(core: Core, query: Query, bindings: str) -> ViewArguments:
+        """Return the arguments of a new view. bindings: of its source, checked by check_view."""
+        table = bindings_table(bindings, is_filled=False)
+        found = ViewArguments(core, query, table.column_names)
+        found.bind(found.read(table, "bindings"))
+        found.stand_at(found.newest)
+        return found
+
+    def put_query(self, query: Query) -> None:
+        """Ask another query for each argument. query: checked by check_arguments."""
+        self.lifted = Lifted(BoundQuery(query, tuple(map(Variable, self.names))))
+
+    def ids(self) -> ConstantIds:
+        """Return the ids of the query's constants."""
+        return ConstantIds(ids_of(self._core), self._core.reserved | reserved_ids(len(self.names)))
+
+    # --- binding ------------------------------------------------------------------------------------------------------
+
+    def read(self, arguments: Table, what: str) -> BindingTable:
+        """Return a table of arguments as rows of term ids. what: the call, for messages.
+
+        Raises SettingsError (other columns than those of the view), DataError (a term that is none, a missing one)."""
+        if isinstance(arguments, list | tuple) and not arguments:
+            return BindingTable.empty(self.lifted.hidden)
+        return self._rows(argument_table(arguments, what), what)
+
+    def _rows(self, table: pyarrow.Table, what: str) -> BindingTable:
+        if {*table.column_names} != {*self.names}:
+            expected, found = (", ".join(map(repr, sorted(names))) for names in (self.names, table.column_names))
+            raise SettingsError(f"{what}: the view was registered with the columns {expected}, found {found}")
+        columns = (known_ids(self._core.registry, name, table.column(name)) for name in self.names)
+        return BindingTable(self.lifted.hidden, tuple(columns), table.num_rows)
+
+    def bind(self, rows: BindingTable) -> Int64Array:
+        """Bind arguments; return their numbers. rows: their terms, as `read` returns them."""
+        bound = self.newest.numbered(rows)
+        return self._put(bound)
+
+    def unbind(self, wanted: BindingTable) -> Int64Array:
+        """Unbind arguments; return their numbers. wanted: numbers, or rows of terms, each of which is the oldest equal
+        one. Raises DataError for one that is not bound; none is unbound then."""
+        places, firsts = numbered(wanted.columns, wanted.length)
+        counts = np.bincount(places, minlength=len(firsts))
+        asked = wanted.take(firsts)
+        found = self._found(asked)
+        both = tables.union(asked, tables.project(found, wanted.variables))
+        codes = numbered(both.columns, both.length)[0]
+        rows_asked = np.empty(asked.length, np.int64)
+        rows_asked[codes[: asked.length]] = np.arange(asked.length)
+        own = rows_asked[codes[asked.length :]]
+        order = np.lexsort((decimal_parts(found.column(NUMBER))[0], own))
+        own = own[order]
+        ranks = np.arange(len(own)) - np.searchsorted(own, own)
+        missing = np.flatnonzero(np.bincount(own, minlength=asked.length) < counts)
+        if len(missing):
+            raise DataError(self._not_bound(asked, int(missing[0])))
+        chosen = found.take(order[ranks < counts[own]])
+        return np.sort(self._put(ZSet.of(tables.project(chosen, self.newest.variables), -1)))
+
+    def wanted(self, arguments: Table | Numbers) -> BindingTable:
+        """Return what is to be unbound as rows of terms, or of numbers. Raises as read; SettingsError for anything
+        else."""
+        is_list = isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
+        if is_list or is_table(arguments):
+            return self.read(cast("Table", arguments), "unbind")
+        return self._numbers(cast("Numbers", arguments))
+
+    def _numbers(self, numbers: Numbers) -> BindingTable:
+        found = np.atleast_1d(np.asarray([*numbers] if isinstance(numbers, Collection) else numbers))
+        if found.ndim > 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise SettingsError(f"unbind: expected numbers of arguments, or a table as for bind, found {numbers!r}")
+        return BindingTable((NUMBER,), (integer_ids(found.astype(np.int64)),), len(found))
+
+    def _found(self, asked: BindingTable) -> BindingTable:
+        """Return the arguments that are bound and have some numbers or terms."""
+        limits = limits_of(self._core.settings, None)
+        evaluation = Evaluation(DatasetClause(), self.ids(), terms_of(self._core), limits)
+        with within(limits):
+            return evaluation.explored(self.lifted.arguments, asked, self.newest.over(EMPTY))
+
+    def _not_bound(self, asked: BindingTable, row: int) -> str:
+        if asked.variables == (NUMBER,):
+            return f"unbind: no argument has the number {decimal_parts(asked.columns[0])[0][row]}, or it is there twice"
+        texts = terms_of(self._core).texts(np.array([column[row] for column in asked.columns]))
+        terms = ", ".join(f"?{name} = {text}" for name, text in zip(self.names, texts, strict=True))
+        return f"unbind: no argument, or fewer than there are such rows, has {terms}"
+
+    def _put(self, change: ZSet) -> Int64Array:
+        numbers: Int64Array = decimal_parts(change.table.column(NUMBER))[0]
+        if len(change):
+            self.newest = self.newest.plus(change)
+            self._changes.append((self.newest.version, change))
+        return numbers
+
+    # --- the view's moves ---------------------------------------------------------------------------------------------
+
+    def change_to(self, arguments: Arguments) -> ZSet:
+        """Return what was bound and unbound up to a later version."""
+        nothing = ZSet.empty(self.newest.variables)
+        changes = [change for version, change in list(self._changes) if version <= arguments.version]
+        return nothing.plus(*changes).project(nothing.variables).consolidated()
+
+    def stand_at(self, arguments: Arguments) -> None:
+        """Note at which version the view stands."""
+        self.at = arguments
+        self._changes = [(version, change) for version, change in self._changes if version > arguments.version]
+
+    def one(self, arguments: Arguments, number: int) -> BindingTable:
+        """Return an argument of a version as one row; no row: it is not bound. number: its id. Called within limits."""
+        evaluation = Evaluation(DatasetClause(), self.ids(), terms_of(self._core), current())
+        asked = BindingTable((NUMBER,), (np.array([number], np.int64),), 1)
+        return evaluation.explored(self.lifted.arguments, asked, arguments.over(EMPTY))
+
+
+def answer_each(lifted: Lifted, arguments: Arguments, dataset: Dataset, terms: QueryTerms, limits: Limits) -> Answer:
+    """Return the answers of a query for all arguments of a version: their numbers, then the columns of the query.
+
+    Raises QueryTimeout, BudgetExceeded."""
+    rows = arguments.rows()
+    found = ArgumentRows(lifted.bound, rows.columns[1:], rows.length, rows.columns[0])
+    return found.answer(dataset, terms, limits, PlanMemo())
