@@ -45,7 +45,7 @@ TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("template", "constant", "groups", "graph names", "per graph"),
+    *("template", "constant", "groups", "distinct", "content", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )
 RULE = f"PREFIX : <{EX}> RULE made: CONSTRUCT {{ ?x {EDGES[1]} ?z }} WHERE {{ ?x {EDGES[0]} ?y . ?y {EDGES[0]} ?z }}"
