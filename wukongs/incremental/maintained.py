@@ -429,8 +429,8 @@ class Maintained:
         top: Operator | None
         if isinstance(node, Group):
             top = Grouped.of(node, self._evaluation, operator_of, _not_kept)
-        elif isinstance(node, Distinct) and isinstance(node.pattern, Project) and RowWise.of(node.pattern.pattern):
-            below = leaf(node.pattern.pattern)
+        elif isinstance(node, Distinct) and (rows := _projected_rows(node)) is not None:
+            below = leaf(rows)
             top = None if below is None else Counted(names_of(node), (below,))
         else:
             top = operator_of(node, self._evaluation)
@@ -465,6 +465,15 @@ def _may_be_followed(node: Node) -> bool:
     joins = Join | LeftJoin | Minus | Union
     is_exists = isinstance(below, Filter) and isinstance(below.condition, Exists)
     return is_exists or isinstance(below, joins | Group | Distinct if below is node else joins)
+
+
+def _projected_rows(node: Distinct) -> Node | None:
+    """Return the patterns, with what is right above them, of which DISTINCT has some columns; None if it is above
+    another part, or has a variable that nothing binds."""
+    if not isinstance(node.pattern, Project) or RowWise.of(node.pattern.pattern) is None:
+        return None
+    below = node.pattern.pattern
+    return below if possible_variables(below).issuperset(node.pattern.variables) else None
 
 
 def _evaluated_alone(node: Node) -> Iterator[Node]:

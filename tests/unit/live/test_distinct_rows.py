@@ -20,6 +20,7 @@ SHAPES = {
     "patterns": f"SELECT DISTINCT ?o {HEAD} {{ ?s {P} ?o . ?s {K} ?k }}",
     "a filter": f"SELECT DISTINCT ?k ?o {HEAD} {{ ?s {P} ?o . ?s {K} ?k FILTER(?o < 8) }}",
     "BIND": f"SELECT DISTINCT ?n {HEAD} {{ ?s {P} ?o . ?s {K} ?k BIND(?o * 2 AS ?n) }}",
+    "a variable that nothing binds": f"SELECT DISTINCT ?o ?none {HEAD} {{ ?s {P} ?o . ?s {K} ?k FILTER(?o < 8) }}",
     "LIMIT": f"SELECT DISTINCT ?o {HEAD} {{ ?s {P} ?o . ?s {K} ?k }} LIMIT 5",
 }
 
