@@ -21,7 +21,7 @@ def lived(numbers: range) -> Lives:
 def test_views_are_what_their_text_says() -> None:
     lives = lived(range(2))
     assert lives.queries > VIEWS * CHANGES
-    assert lives.not_empty > 10
+    assert lives.not_empty > 3
     assert lives.written > 0, "arguments"
 
 
