@@ -89,7 +89,7 @@ class PipelineDriver(Generic[P]):
         self._is_released.set()
 
     def wait_for_tasks(self, timeout_s: float) -> bool:
-        """Wait until Spark has done with the epoch that was divided last; tell whether it has. No other one begins once
+        """Wait until Spark has ended the epoch that was divided last; return whether it has. No other one begins once
         the driver is released."""
         return self._is_at_rest.wait(timeout_s)
 

@@ -33,7 +33,7 @@ epochs, which takes 100 ms and more, delays few stream batches."""
 LOOK_S = 0.1
 """How often is looked whether the pipeline is to stop, and whether Spark still runs the query."""
 TASKS_S = 5.0
-"""A pipeline that stops leaves the tasks under way so long to report what the nodes have taken."""
+"""A pipeline that stops waits at most this time for reports of the tasks under way."""
 
 MARK = "wukongs-sources.json"
 """The file in a checkpoint's folder that says which source partitions it is of."""

@@ -85,10 +85,8 @@ class Counted:
 
     def _add_moves(self, below: WindowJoin, moves: Moves) -> Touched:
         places = list(map(below.layout.index, self.variables))
-        weights: Int64Array = np.ones(len(moves.inserted) + len(moves.deleted), np.int64)
-        weights[len(moves.inserted) :] = -1
         rows = np.concatenate((moves.inserted[:, places], moves.deleted[:, places]))
-        return self._move(rows, weights, len(moves.inserted))
+        return self._move(rows, moves.weights, len(moves.inserted))
 
     def _add(self, changed: ZSet) -> Touched:
         columns, weights = changed.table.columns_of(self.variables), changed.weights

@@ -67,9 +67,9 @@ from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch_set import EMPTY
 
 REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
-"""After so many firings it is tried again to keep what could not be kept."""
+"""Rows that could not be kept are tried again after this number of firings, at first and at the most."""
 PARTS_MAX = 8
-"""Rows are kept of so many parts of a query."""
+"""Rows are kept of at most this number of parts of a query."""
 STAY_MIN = 20
 """Rows are followed by DISTINCT and by joins once there are so many for each that was inserted or deleted, while there
 are half as many: a row that is followed costs more than one that is evaluated with all others."""
@@ -154,6 +154,11 @@ class Part:
     """Whether what is above the leaves has followed their last change."""
     _refusals: _Refusals = field(default_factory=_Refusals)
     _refusals_above: _Refusals = field(default_factory=_Refusals)
+    _kinds: frozenset[str] = field(init=False)
+    """The kinds of operators from the top down."""
+
+    def __post_init__(self) -> None:
+        self._kinds = frozenset(operator.kind for _, operator in operators_of(self.top))
 
     @property
     def kept(self) -> tuple[WindowJoin, ...]:
@@ -239,7 +244,7 @@ class Part:
     def _is_worth_following(self, moves: Sequence[Moves], *, goes_on: bool, wants_change: bool) -> bool:
         """Tell whether what is above the leaves follows their change."""
         rows = (2 if goes_on else 1) * sum(join.count for join in self.alone)
-        kinds = {operator.kind for _, operator in operators_of(self.top)}
+        kinds = self._kinds
         if kinds & _JOINS:
             if rows < (COMPARED_MIN if wants_change else JOINED_MIN):
                 return False
@@ -247,7 +252,7 @@ class Part:
             return True
         elif "content" in kinds and not wants_change:
             return False  # all is linear
-        return STAY_MIN * sum(len(one.inserted) + len(one.deleted) for one in moves) <= rows
+        return STAY_MIN * sum(map(len, moves)) <= rows
 
 
 def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:

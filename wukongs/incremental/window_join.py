@@ -91,10 +91,17 @@ class WindowJoin:
     deltas: Deltas | None = None
     moves: Moves | None = None
     """Those of the firing under way."""
+    layout: tuple[Variable, ...] = field(init=False)
+    """The variables of the columns that are kept."""
     touched: int = field(default=0, init=False)
     kind = "window join"
     keeps = True
     children: tuple[Operator, ...] = ()
+
+    def __post_init__(self) -> None:
+        patterns = self.rows.wanted.bgp.patterns
+        bound = (variable for pattern in patterns for variable in pattern.variables())
+        self.layout = tuple(dict.fromkeys((*bound, *self.rows.derived)))
 
     @property
     def is_ready(self) -> bool:
@@ -132,7 +139,7 @@ class WindowJoin:
             assert terms is not None, self.rows
             derive = partial(self.rows.applied, deltas.variables, terms=terms)
         moves = self.moves = deltas.move(limits, derive)
-        self.touched = 0 if moves is None else len(moves.inserted) + len(moves.deleted)
+        self.touched = 0 if moves is None else len(moves)
         return moves
 
     def table(self, variables: Sequence[Variable] | None = None) -> BindingTable:
@@ -141,12 +148,6 @@ class WindowJoin:
         bound = self.layout
         shown = bound if variables is None else tuple(variables)
         return BindingTable(shown, self.deltas.columns([bound.index(one) for one in shown]), self.deltas.count)
-
-    @property
-    def layout(self) -> tuple[Variable, ...]:
-        """The variables of the columns that are kept."""
-        patterns = self.rows.wanted.bgp.patterns
-        return tuple(dict.fromkeys((*(one for pattern in patterns for one in pattern.variables()), *self.rows.derived)))
 
     def all_rows(self) -> Moves:
         """Return the rows that are kept, as inserted ones. Their columns are those of `layout`."""
@@ -158,9 +159,6 @@ class WindowJoin:
 
     def change(self, change: Change) -> ZSet:
         assert self.moves is not None, self.rows
-        inserted, deleted = self.moves.inserted, self.moves.deleted
-        count = len(inserted) + len(deleted)
-        weights: Int64Array = np.ones(count, np.int64)
-        weights[len(inserted) :] = -1
-        columns = tuple(np.ascontiguousarray(np.concatenate((inserted, deleted)).T))
-        return ZSet(BindingTable(self.layout, columns, count), weights)
+        rows = np.concatenate((self.moves.inserted, self.moves.deleted))
+        columns = tuple(np.ascontiguousarray(rows.T))
+        return ZSet(BindingTable(self.layout, columns, len(rows)), self.moves.weights)

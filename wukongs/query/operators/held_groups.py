@@ -291,8 +291,7 @@ class HeldGroups:
             self.clear()
         rows = np.concatenate((moves.inserted, moves.deleted))
         if len(rows):
-            weights = np.ones(len(rows), np.int64)
-            weights[len(moves.inserted) :] = -1
+            weights = moves.weights
             if self._groups.is_roomy(len(moves.inserted)):
                 self._compact()
             touched = self._groups.move(rows[:, self._keys], weights)

@@ -147,6 +147,16 @@ class Moves:
     is_anew: bool
     number: int
 
+    def __len__(self) -> int:
+        return len(self.inserted) + len(self.deleted)
+
+    @property
+    def weights(self) -> Int64Array:
+        """1 for each inserted row, then -1 for each deleted one. int64[n]"""
+        found: Int64Array = np.ones(len(self), np.int64)
+        found[len(self.inserted) :] = -1
+        return found
+
 
 class Deltas:
     """Used by the thread that fires. whole: the query, evaluated anew."""
