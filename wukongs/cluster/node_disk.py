@@ -334,8 +334,8 @@ class NodeDisk:
             self.folder.give_to(replace(owner, is_joining=False))
         self.start, self._settled = start, settled
         self._bytes_at_checkpoint = self._wal.written_bytes
-        self._checkpoint_count += 1
         self._wal.trim(start)
+        self._checkpoint_count += 1
 
     @property
     def entries_since_checkpoint(self) -> int:
