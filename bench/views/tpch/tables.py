@@ -11,7 +11,6 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from string import Template
@@ -61,9 +60,13 @@ def generate(scale: float) -> dict[str, pa.Table]:
     """Return the tables of a scale, made by tpchgen-cli. Raises PeerMissing."""
     program = shutil.which(GENERATOR) or shutil.which(GENERATOR, path=sysconfig.get_path("scripts"))
     if program is None:
-        raise PeerMissing(f"{GENERATOR} is not here: pip install 'wukongs[tpch]', or --data a folder of its parquet files")
+        raise PeerMissing(
+            f"{GENERATOR} is not here: pip install 'wukongs[tpch]', or --data a folder of its parquet files"
+        )
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([program, "parquet", "-s", str(scale), f"--output-dir={folder}"], check=True, capture_output=True)
+        subprocess.run(
+            [program, "parquet", "-s", str(scale), f"--output-dir={folder}"], check=True, capture_output=True
+        )
         return read(Path(folder))
 
 
