@@ -32,6 +32,7 @@ PARTS = (
     "http-idle",
     "attacks",
     "views",
+    "views-tpch",
 )
 
 
@@ -165,6 +166,10 @@ def run(
         from wukongs.bench.views.run import main as run_views
 
         return run_views(report, quick)
+    if name == "views-tpch":
+        from wukongs.bench.views.tpch.run import main as run_tpch
+
+        return run_tpch(report, data, quick, only)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)

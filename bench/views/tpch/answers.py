@@ -28,16 +28,20 @@ class Content:
         self._view = view
         self._rows = Counter[tuple[str | None, ...]]()
 
-    def read(self) -> int:
-        """Add what was reported since; return the count of its rows. Raises WukongsError."""
-        count = 0
-        for report in self._view.results(timeout_s=0):
+    def take(self) -> list[Any]:
+        """Return what was reported since, with its columns read. Raises WukongsError."""
+        reports = list(self._view.results(timeout_s=0))
+        for report in reports:
+            report.ids(0, len(report))
+        return reports
+
+    def add(self, reports: Iterable[Any]) -> None:
+        """Add reports to the sum."""
+        for report in reports:
             if report.is_reset:
                 self._rows.clear()
-            count += len(report)
             for row, weight in zip(report.texts(), report.weights.tolist(), strict=True):
                 self._rows[row] += weight
-        return count
 
     def rows(self) -> Rows:
         """Return the content, which has no row with a weight below 0."""
