@@ -204,7 +204,8 @@ EXACT_NUMBERS = st.one_of(
     st.tuples(st.integers(-(10**18), 10**18), st.integers(0, 24)).map(
         lambda found: literal(f"{Decimal(found[0]).scaleb(-found[1]):f}", XSD + "decimal").text
     ),
-    st.sampled_from(typed("0.00 1 1.50 4611686018427387904 -9223372036854775808 -0.0", "decimal")),
+    st.sampled_from(typed("0.00 1 1.50 4294967296.0 -42949672.97 -0.0", "decimal")),
+    st.sampled_from(typed("4294967296 -4294967297 3037000500 4611686018427387904 -9223372036854775808", "integer")),
 )
 
 
