@@ -179,4 +179,5 @@ def _number(text: str) -> int:
 def _hashes(numbers: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Hash rows as dd/src/main.rs does."""
     mixed = (numbers * np.uint64(0x9E3779B97F4A7C15)) ^ (values * np.uint64(0xC2B2AE3D27D4EB4F))
-    return (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    hashes: NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return hashes

@@ -83,10 +83,11 @@ def read(folder: Path) -> dict[str, pa.Table]:
 def texts(number: int, scale: float) -> tuple[str, str]:
     """Return a query in SPARQL and in SQL, with the parameters that depend on the scale."""
     fraction = f"{Decimal('0.0001') / Decimal(str(scale)):f}"
-    return tuple(
+    sparql, sql = (
         Template((QUERIES / f"q{number:02d}.{ending}").read_text(encoding="utf-8")).substitute(FRACTION=fraction)
         for ending in ("rq", "sql")
     )
+    return sparql, sql
 
 
 def triples(name: str, rows: pa.Table) -> list[pa.Array]:
