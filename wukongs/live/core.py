@@ -28,6 +28,7 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import ForkError, NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.forks import Disowned, Lock, fork_error, note_owner
+from wukongs.incremental.reach import PathIndexes
 from wukongs.live.absorption import Timeless, settled, settled_by_event_time
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
@@ -319,6 +320,8 @@ class Core:
         self.malformed_count = 0
         self.observer: Observer | None = None
         """The live views."""
+        self.paths = PathIndexes()
+        """The indexes of paths that are kept."""
         self.query_log: QueryLog | None = None
         """The log of a cluster, which decides on the changes of queries; None: they are decided here."""
         self.reach: Reach | None = None

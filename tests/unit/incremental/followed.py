@@ -13,6 +13,7 @@ from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import XSD, Variable
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.lifted import Lifted, reserved_ids
+from wukongs.incremental.reach import PathIndexes
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
@@ -31,9 +32,11 @@ Row = tuple[str | None, ...]
 
 class Followed:
     """A view of an engine in memory. contents: the sum of its reports so far. given: the variables that arguments give
-    terms for; rows: the arguments that are bound, by their numbers."""
+    terms for; rows: the arguments that are bound, by their numbers; paths: the indexes that it shares."""
 
-    def __init__(self, engine: wukongs.Engine, text: str, given: Sequence[str] = ()) -> None:
+    def __init__(
+        self, engine: wukongs.Engine, text: str, given: Sequence[str] = (), paths: PathIndexes | None = None
+    ) -> None:
         self.text, self.given = text, tuple(given)
         self._core = engine._core
         self._trace = self._core.arrangement.trace
@@ -45,7 +48,8 @@ class Followed:
         self.rows: dict[int, tuple[str, ...]] = {}
         self._terms = terms_of(self._core)
         self._handle = self._trace.open(self._core.sn, "view", expires=False)
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=self._lifted)
+        ids, indexes = self._ids(), paths or PathIndexes()
+        evaluation = Evaluation(self.query.dataset, ids, self._terms, Limits(), lifted=self._lifted, paths=indexes)
         query = self._lifted.query if self._lifted else self.query
         self.view = View(query, evaluation, self._core.sn, self._handle.read())
         with within(evaluation.limits):
