@@ -289,7 +289,7 @@ def written(tree: Tree, given: dict[str, str]) -> Tree | None:
     """Return a query with terms in the place of variables, None if that may mean something else, or is no query."""
     names, text = "|".join(given), str(tree)
     made = ("AS", r"VALUES \([^)]*", r"BY[^{}]*", r"BOUND\s*\(")
-    if not all(term.startswith("<") for term in given.values()) or "SUBQUERY" in operators(tree):
+    if not all(term.startswith("<") for term in given.values()) or text.count("SELECT") > 1:  # a subquery
         return None
     if any(re.search(rf"{before}\s*\?({names})\b", text) for before in made):
         return None

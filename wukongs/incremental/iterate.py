@@ -14,17 +14,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import GraphVersion, Join, Node, PathPattern
 from wukongs.csparql.automaton import Link, written_out
-from wukongs.csparql.paths import (
-    Inverse,
-    OneOrMore,
-    Path,
-    Repeated,
-    ZeroOrMore,
-    ZeroOrOne,
-    is_nullable,
-    links_count,
-    repeated,
-)
+from wukongs.csparql.paths import Inverse, is_nullable
 from wukongs.csparql.scope import certain_variables
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import join_all
@@ -33,6 +23,7 @@ from wukongs.incremental.lookups import LookUp, Operator, Side, noted
 from wukongs.incremental.reach import At, PathIndex, PathUser
 from wukongs.incremental.sources import StoredGraphs
 from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.walkable import is_walkable, walked
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.operators import operators as tables
@@ -44,8 +35,6 @@ from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import NO_MATCH, BoolArray, Int64Array
 from wukongs.store.tombstone_kernels import visible_pairs
 
-LINKS_MAX = 64
-"""A path with more links, once its repetitions are written out, is evaluated anew."""
 _NO_NODES = np.empty(0, np.int64)
 
 
@@ -77,7 +66,7 @@ class Reached:
 
     def __post_init__(self) -> None:
         self._is_nullable = is_nullable(self.node.path)
-        self._links = written_out(_walked(self.node.path) or self.node.path).links()
+        self._links = written_out(walked(self.node.path) or self.node.path).links()
         self._reaches_outside = PathPlan(self.node).reaches_outside(())
 
     @staticmethod
@@ -88,7 +77,7 @@ class Reached:
             return None
         assert isinstance(node, PathPattern), node
         assert not isinstance(node.graph, GraphVersion), node
-        graphs, path = StoredGraphs.of(node.graph, evaluation.clause), _walked(node.path)
+        graphs, path = StoredGraphs.of(node.graph, evaluation.clause), walked(node.path)
         assert path is not None, node
         assert graphs.names is not None, node
         way = _way(node, bound)
@@ -322,17 +311,10 @@ def asked_by(below: LookUp, path: Operator) -> LookUp:
 
 
 def has_rule(node: Node, evaluation: Evaluation) -> bool:
-    """Tell whether a part is a path whose change is found by rule. Those are evaluated anew that ask for lengths, that
-    lead back to where they began (`?x :p+ ?x`), and those over any graph."""
-    if not isinstance(node, PathPattern) or node.length is not None or isinstance(node.graph, GraphVersion):
+    """Tell whether a part is a path whose change is found by rule."""
+    if not isinstance(node, PathPattern) or isinstance(node.graph, GraphVersion) or not is_walkable(node):
         return False
-    if isinstance(node.subject, Variable) and node.subject == node.object:
-        return False
-    graphs, path = StoredGraphs.of(node.graph, evaluation.clause), _walked(node.path)
-    if isinstance(node.graph, Variable) or not graphs.names or path is None or links_count(path, False) > LINKS_MAX:
-        return False
-    has_argument = any(isinstance(end, Variable) and end.is_argument for end in (node.subject, node.object))
-    return not (has_argument and is_nullable(node.path))
+    return bool(StoredGraphs.of(node.graph, evaluation.clause).names)
 
 
 def paths_last(node: Join, evaluation: Evaluation, is_whole: Callable[[Node], bool]) -> Join:
@@ -373,21 +355,6 @@ def _way(node: PathPattern, bound: frozenset[Variable]) -> int:
     given = [way for way, end in enumerate(ends) if isinstance(end, Term)]
     given += [way for way, end in enumerate(ends) if end in bound]
     return given[0] if given else 0
-
-
-def _walked(path: Path) -> Path | None:
-    """Return a path that has the same pairs of two nodes as another one, and fewer that lead from a node to itself,
-    where there is one; None for a path that has no others."""
-    match path:
-        case ZeroOrMore(path=inner):
-            return OneOrMore(inner)
-        case ZeroOrOne(path=inner):
-            return inner
-        case Repeated(high=0):
-            return None
-        case Repeated(path=inner, low=0, high=high):
-            return repeated(inner, 1, high)
-    return path
 
 
 def _triples(source: Source, wanted: list[int] | None) -> Triples:
