@@ -20,7 +20,6 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import join_all
 from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import LookUp, Operator, Side, noted
-from wukongs.incremental.reach import At, PathIndex, PathUser
 from wukongs.incremental.sources import StoredGraphs
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.walkable import is_walkable, walked
@@ -30,6 +29,7 @@ from wukongs.query.operators import operators as tables
 from wukongs.query.paths.forest import Triples
 from wukongs.query.paths.path_machine import ANY_LINKS, PathPlan, source_of
 from wukongs.query.paths.path_search import Search, keys_of
+from wukongs.query.paths.reach import At, PathIndex, PathUser
 from wukongs.query.plans.dataset import Source
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import NO_MATCH, BoolArray, Int64Array

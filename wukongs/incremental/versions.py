@@ -12,11 +12,11 @@ import numpy as np
 from wukongs.csparql.algebra import DatasetClause, GraphVersion, Node, Values
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.lifted import Lifted
-from wukongs.incremental.reach import PathIndexes
 from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import Limits
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.dataset import Dataset, Resolve, Source, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms

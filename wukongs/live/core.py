@@ -28,7 +28,6 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import ForkError, NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.forks import Disowned, Lock, fork_error, note_owner
-from wukongs.incremental.reach import PathIndexes
 from wukongs.live.absorption import Timeless, settled, settled_by_event_time
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
@@ -40,6 +39,7 @@ from wukongs.live.wall_clock import wall_clock_ms
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
 from wukongs.query.memory import Kind, Reservation, budget_of
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.reach import Reach
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.rules.inference import Inference

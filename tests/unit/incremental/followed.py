@@ -13,7 +13,6 @@ from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import XSD, Variable
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.lifted import Lifted, reserved_ids
-from wukongs.incremental.reach import PathIndexes
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
@@ -22,6 +21,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer, within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.limits import Limits
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.dataset import Dataset, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds

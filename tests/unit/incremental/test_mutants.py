@@ -10,20 +10,20 @@ import pytest
 
 from tests.unit.incremental.test_views_follow import follow
 from wukongs.csparql.terms import Variable
-from wukongs.incremental import cuts, iterate, operators, reach
+from wukongs.incremental import cuts, iterate, operators
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.iterate import Reached
 from wukongs.incremental.leaves import DeltaJoin, Refresh
 from wukongs.incremental.lookups import Explored, Kept, Side
-from wukongs.incremental.reach import PathIndex
 from wukongs.incremental.sources import StoredGraphs
 from wukongs.incremental.versions import Change, Member
 from wukongs.incremental.zset import ZSet
-from wukongs.query.paths import forest_kernels
+from wukongs.query.paths import forest_kernels, reach
 from wukongs.query.paths.forest import no_pairs
 from wukongs.query.paths.path_machine import ANY_LINKS
+from wukongs.query.paths.reach import PathIndex
 from wukongs.store.batch_set import EMPTY, BatchSet
 
 SEEDS, SEEDS_OF_LIMIT = range(40), range(95, 100)

@@ -15,7 +15,7 @@ from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text,
 from wukongs.incremental import cuts
 from wukongs.incremental.cuts import Cut
 from wukongs.incremental.operators import operators_of
-from wukongs.incremental.reach import PathIndexes
+from wukongs.query.paths.reach import PathIndexes
 
 VIEWS, STEPS = 25, 8
 OF_GRAPHS = {

@@ -56,6 +56,11 @@ class Pairs(NamedTuple):
         return Pairs(*(column[rows] for column in self))
 
 
+def no_triples() -> Triples:
+    none = np.empty(0, np.int64)
+    return none, none, none
+
+
 def no_pairs() -> Pairs:
     return Pairs(*(np.empty(0, np.int64) for _ in Pairs._fields))
 

@@ -1,4 +1,5 @@
-"""Reach: to which nodes the walks of a path lead, kept once for all views of an engine that ask for it.
+"""Reach: to which nodes the walks of a path lead, kept once for all views of an engine that ask for it; likewise for
+all queries with windows, whose firings read other versions.
 
 An index is that of one path in one graph (decision 0124). It has a tree of walks for each origin that some user asks
 from (wukongs/query/paths/forest.py), and stands at one SN. Whichever user is the first to move from there moves it;
@@ -17,7 +18,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from wukongs.csparql.algebra import WrittenGraph
+from wukongs.csparql.algebra import GraphRef
 from wukongs.csparql.automaton import Automaton, Link
 from wukongs.errors import BudgetExceeded
 from wukongs.query.limits import Limits
@@ -33,11 +34,16 @@ SEARCH_COST, WORK_MIN = 2, 1 << 14
 """A change may look at as much as planting has, or so much for each walk, and so much more."""
 TURNED_FACTOR, TURNED_MIN = 8, 64
 """It is evaluated anew if more than so many triples have changed, and more than one in so many of the graph's."""
-REFUSALS_MAX = 10
-"""After the n-th time that walks cannot be kept, they are not for 2 ** n changes, up to this n."""
+REFUSALS_MAX, FORGIVEN_CHANGES = 10, 64
+"""After the n-th time that walks cannot be kept, they are not for 2 ** n changes, up to this n. One time is forgiven
+for so many changes that were followed."""
 FEW_ORIGINS = 8
 LOGGED_MAX = 1 << 20
 """So many pairs that have changed are kept for users that lag."""
+
+
+Ends = tuple[Int64Array, Int64Array]
+"""Where walks begin, counted along the automaton, and where they end."""
 
 
 class At(NamedTuple):
@@ -73,6 +79,7 @@ class PathUser:
     """Why it is out of step, in words."""
     _refused_for: int = 0
     _refusals: int = 0
+    _followed: int = 0
 
     @property
     def may_join(self) -> bool:
@@ -83,6 +90,11 @@ class PathUser:
         """Note a change that it has to follow; tell whether its walks are not to be kept."""
         self._refused_for = max(0, self._refused_for - 1)
         return self._refused_for > 0
+
+    def forgive(self) -> None:
+        """Note a change that was followed."""
+        self._followed += 1
+        self._refusals -= self._refusals > 0 and self._followed % FORGIVEN_CHANGES == 0
 
     def refuse(self, why: str) -> None:
         """Be out of step for some changes."""
@@ -103,7 +115,7 @@ class PathIndex:
     """The walks of one path in one graph. found: its automaton from the origins on; graph: as the first user refers to
     it. Every call holds its lock."""
 
-    def __init__(self, found: Automaton, graph: WrittenGraph) -> None:
+    def __init__(self, found: Automaton, graph: GraphRef) -> None:
         self._found, self._graph = found, graph
         self._lock = threading.Lock()
         self._users = WeakSet[PathUser]()
@@ -155,7 +167,7 @@ class PathIndex:
             if self._sn != at.sn:  # those that lag are out of step
                 self._forget()
                 self._sn = at.sn
-            self._guarded([user], lambda: self._plant(user, user.origins, at))
+            self._guarded([user], at, lambda: self._plant(user, user.origins, at))
 
     def skip(self, user: PathUser, to: int) -> None:
         """Note that nothing that a user reads has changed up to an SN."""
@@ -176,7 +188,7 @@ class PathIndex:
                 if not user.sn <= self._sn <= after:
                     user.sn, user.reason = None, "others of its path are at another snapshot"
                     return None
-                self._guarded(self._in_step(), lambda: self._move(to, gone, come))
+                self._guarded(self._in_step(), to, lambda: self._move(to, gone, come))
                 if user.sn is None:
                     return None
             return self._taken(user, to.sn)
@@ -189,23 +201,35 @@ class PathIndex:
             if any(one.to > at.sn for one in self._log):
                 user.sn, user.reason = None, "others of its path are ahead"
                 return
-            self._guarded([user], lambda: self._plant(user, nodes.tolist(), at))
+            self._guarded([user], at, lambda: self._plant(user, nodes.tolist(), at))
 
-    def ends(self, user: PathUser, limits: Limits) -> tuple[Int64Array, Int64Array] | None:
-        """Return (origin, node) for each node that an origin of a user leads to; None if it is not at the index's
-        SN."""
+    def ends(
+        self, user: PathUser, limits: Limits, origins: Iterable[int] | None = None, *, with_own: bool = True
+    ) -> Ends | None:
+        """Return where walks begin and end, each pair once; None if the user is not at the index's SN. origins: those
+        that are asked for, None: all; with_own: also the pairs of a node and itself."""
         with self._lock:
-            if user.sn != self._sn or self._forest is None:
+            if user.sn is None or user.sn != self._sn or self._forest is None:
                 return None
-            return self._forest.ends(None if user.is_everywhere else user.origins, limits)
+            if user.is_everywhere:
+                return self._forest.ends(None, limits, with_own)
+            return self._forest.ends(user.origins if origins is None else origins, limits, with_own)
+
+    def turned(self, dataset: Dataset, gone: Triples, come: Triples) -> str:
+        """Say that a change is too large to be followed; "" if it is not."""
+        limit = max(TURNED_MIN, dataset.source(self._graph).size // TURNED_FACTOR)
+        return "much of the graph has changed at once" if len(gone[0]) + len(come[0]) > limit else ""
 
     # --- with the lock held -------------------------------------------------------------------------------------------
 
-    def _guarded(self, concerned: Iterable[PathUser], work: Callable[[], None]) -> None:
+    def _guarded(self, concerned: Iterable[PathUser], at: At, work: Callable[[], None]) -> None:
         """Do something with the walks. If it takes too much, nothing is kept; those whom it concerns are refused."""
+        mark = at.limits.mark()
         try:
             work()
+            at.limits.back_to(mark, 0)
         except (ForestExceeded, BudgetExceeded) as error:  # evaluating it anew may need less
+            at.limits.back_to(mark, 0)
             for user in concerned:
                 user.refuse(str(error))
             self._forget()
@@ -219,7 +243,6 @@ class PathIndex:
             user.sn = None
 
     def _plant(self, user: PathUser, asked: Iterable[int], at: At) -> None:
-        mark = at.limits.mark()
         forest = self._forest
         if forest is None:
             forest = self._forest = Forest(self._found, min(BYTES_MAX, at.limits.bytes_max or BYTES_MAX))
@@ -229,7 +252,6 @@ class PathIndex:
         forest.plant(forest.missing(nodes), self._ways(at), at.limits)
         self._planted_at += forest.looked_at - before
         self._asked_first = max(self._asked_first, forest.origin_count)
-        at.limits.back_to(mark, 0)
         user.sn = at.sn
 
     def _begin(self, at: At) -> list[int]:
@@ -252,9 +274,8 @@ class PathIndex:
         self._sn = to.sn
         if not len(gone[0]) + len(come[0]):
             return
-        size = to.dataset.source(self._graph).size
-        if len(gone[0]) + len(come[0]) > max(TURNED_MIN, size // TURNED_FACTOR):
-            raise ForestExceeded("much of the graph has changed at once")
+        if reason := self.turned(to.dataset, gone, come):
+            raise ForestExceeded(reason)
         ways = self._ways(to)
         looked_at_max = max(self._planted_at, SEARCH_COST * len(forest)) + WORK_MIN
         changed = [forest.change(gone, come, ways, to.limits, looked_at_max)]
@@ -279,8 +300,8 @@ class PathIndex:
                 if user.sn is not None and user.sn < first.to:
                     user.sn, user.reason = None, "it lags"
         if forest.is_sparse:
-            raise ForestExceeded("most of its walks were deleted")
-        if any(user.is_everywhere for user in users):
+            self._forget()
+        elif any(user.is_everywhere for user in users):
             if forest.origin_count > 2 * self._asked_first + TURNED_MIN:
                 forest.fell(forest.origins().difference(self._begin(to), *(user.origins for user in users)))
                 self._asked_first = forest.origin_count
@@ -295,6 +316,7 @@ class PathIndex:
             user.sn, user.reason = None, "others of its path are at another snapshot"
             return None
         user.sn = to
+        user.forgive()
         oldest = min(one.sn for one in self._in_step() if one.sn is not None)
         self._log = [one for one in self._log if one.to > oldest]
         found = (
@@ -316,15 +338,15 @@ def link_begins(link: Link, triples: Triples, dataset: Dataset) -> Int64Array:
 
 @dataclass(slots=True)
 class PathIndexes:
-    """The indexes of an engine, each as long as some user has it."""
+    """The indexes of an engine's views, or of its queries with windows, each as long as some user has it."""
 
     _known: WeakValueDictionary[object, PathIndex] = field(default_factory=WeakValueDictionary)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, found: Automaton, names: tuple[str, ...], graph: WrittenGraph) -> PathIndex:
+    def of(self, found: Automaton, names: tuple[object, ...], graph: GraphRef) -> PathIndex:
         """Return the index of an automaton in a graph. names: the stored graphs that are read as this one; graph: a
         reference to it."""
-        key = found, names
+        key = found, names, graph
         with self._lock:
             index = self._known.get(key)
             if index is None:
