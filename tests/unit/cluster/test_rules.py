@@ -126,7 +126,7 @@ class Story:
         self.explicit[graph] = set(triples)
 
     def _rules(self, engine: Any, graph: str) -> None:
-        drawn = [(graph, rule) for rule in random_rules(self.random, f"r{self.count}-")]
+        drawn = [(graph, rule) for rule in random_rules(self.random, f"r{self.count}-", lists_only=True)]
         come = fitting(self.installed, drawn)
         if come:
             engine.add_rules(text_of(rule for _, rule in come), into=graph[1:-1] or None)
