@@ -141,7 +141,8 @@ class Evaluation:
     limits: of the execution under way.
     leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
     (DeltaJoin), and parts are looked up there.
-    lifted: the query, if it is asked for each of the view's arguments."""
+    lifted: the query, if it is asked for each of the view's arguments.
+    span: the SNs of the change under way, or twice that of a content."""
 
     clause: DatasetClause
     resolve: Resolve
@@ -149,6 +150,7 @@ class Evaluation:
     limits: Limits
     leaf: Callable[[Node], Any] | None = None
     lifted: Lifted | None = None
+    span: tuple[int, int] = (0, 0)
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
     def dataset(self, stored: BatchSet) -> Dataset:

@@ -63,6 +63,8 @@ class FollowedBody:
     _reads: Callable[[Change], bool] | None = None
     _at: BatchSet = EMPTY
     _mark: int = 0
+    _version: int = 0
+    """Stands for an SN: propagations make versions that have none."""
     _gained: ZSet = field(default_factory=ZSet.empty)
 
     def forget(self) -> None:
@@ -84,15 +86,21 @@ class FollowedBody:
         self._at, self._mark, self._gained = before, 0, ZSet.empty()
 
     @property
-    def terms(self) -> QueryTerms:
-        """Those of the solutions."""
-        assert self._evaluation is not None
-        return self._evaluation.terms
+    def evaluation(self) -> Evaluation:
+        """Of the change under way; its terms are those of the solutions."""
+        assert self._evaluation is not None, "begin"
+        return self._evaluation
+
+    def _evaluate_at_next(self) -> None:
+        """Be about to evaluate a content, at another version than all before."""
+        self._version += 1
+        self.evaluation.span = self._version, self._version
 
     def content(self, graph: ChangingGraph) -> BindingTable:
         """Return all solutions over a graph as it is now."""
         assert self._top is not None
         self._at, self._mark, self._gained = graph.now.batches, graph.mark, ZSet.empty()
+        self._evaluate_at_next()
         found = self._top.begin(self._at)
         self.is_in_step = True
         self._hold()
@@ -115,6 +123,7 @@ class FollowedBody:
         assert self._top is not None
         assert self._reads is not None
         if not self.is_in_step:
+            self._evaluate_at_next()
             install(self._top, self._at)
             self.is_in_step = True
         difference = graph.since(self._mark)
@@ -125,6 +134,8 @@ class FollowedBody:
         self._at, self._mark = change.after, graph.mark
         if change.is_empty or not self._reads(change):
             return ZSet.empty()
+        before, self._version = self._version, self._version + 1
+        self.evaluation.span = before, self._version
         found = self._top.change(change).consolidated()
         self._hold()
         return found
@@ -132,8 +143,7 @@ class FollowedBody:
     def _hold(self) -> None:
         """Count what is kept among the bytes of the execution."""
         assert self._top is not None
-        assert self._evaluation is not None
-        self._evaluation.limits.hold(sum(operator.kept_bytes for _, operator in operators_of(self._top)))
+        self.evaluation.limits.hold(sum(operator.kept_bytes for _, operator in operators_of(self._top)))
 
 
 def _of_sign(rows: ZSet, sign: int) -> BindingTable:

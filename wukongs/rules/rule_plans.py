@@ -365,7 +365,7 @@ class RulePlan:
     def _made_of(self, followed: FollowedBody, rows: BindingTable, reader: Reader) -> Quads:
         if not rows.length:
             return NO_QUADS
-        return self.made(reader.known(rows, followed.terms), reader)
+        return self.made(reader.known(rows, followed.evaluation.terms), reader)
 
 
 def _all_variables(rule: Rule) -> tuple[Variable, ...]:

@@ -218,9 +218,10 @@ def check_program(seed: int, steps: int) -> int:
         for step in range(steps):
             if step % 5 == 0:
                 come = fitting(installed, [("", one) for one in random_rules(random, f"r{step}-")])
-                engine.add_rules(text_of(one for _, one in come))
+                if come:
+                    engine.add_rules(text_of(one for _, one in come))
                 installed += come
-            elif step % 7 == 6:
+            elif step % 7 == 6 and installed:
                 _, gone = random.choice(installed)
                 engine.drop_rules(gone.name)
                 installed = [pair for pair in installed if pair[1] is not gone]
