@@ -33,7 +33,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
-from wukongs.live.made_streams import MADE, MadeStream
+from wukongs.live.made_streams import MADE, MadeStream, inserted
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
@@ -245,7 +245,7 @@ class _Replay:
                         self._move_to(record.sn, is_change=True)
                     self._take_call(message)
                 else:
-                    self._take(made.state, message.piece)
+                    self._take(made.state, inserted(message.piece))
                     made.taken(message)
             else:
                 self._apply_message(message)

@@ -58,7 +58,7 @@ class Given:
     def rows(self) -> tuple[ZSet, QueryTerms] | None:
         """What the stream has; None: not known before the view is built."""
         kept = self._kept
-        return None if kept is None else (kept[0].rows(), kept[1])
+        return None if kept is None else (kept[0].rows().project(TRIPLE), kept[1])
 
     def restore(self, rows: ZSet, terms: QueryTerms) -> None:
         """Note what the stream has got before the engine was opened."""
