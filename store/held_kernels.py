@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from wukongs.store.addresses import fetch_ahead, int32_array, int64_array, int64_table
+from wukongs.store.dtypes import OUT
 from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.key_filter_kernels import filter_word_at, hash_key, key_bits, may_have_key
 from wukongs.store.layout import (
@@ -30,7 +31,7 @@ from wukongs.store.layout import (
     TOMBSTONES,
     VALUES,
 )
-from wukongs.store.lookup_kernels import directory_row, lower_bound
+from wukongs.store.lookup_kernels import directory_row, find_key, lower_bound
 
 PROBES_AT_A_TIME = 32
 NEAR_WORDS = 1 << 15
@@ -150,3 +151,20 @@ def mark_held(descriptors, graphs, predicates, subjects, objects):
         asked = max(asked, behind)
         _decide(descriptors[b], _HELD, graphs, predicates, subjects, objects, verdicts, probes)
     return verdicts == _HELD
+
+
+@njit
+def knows_subject(descriptors, graph, predicate, subjects):
+    """Tell whether some batch has a triple of one of some subjects in (graph, predicate), be it deleted since or not.
+
+    descriptors : int64[n_batches, DESCRIPTOR_WIDTH]; subjects : int64[n].
+
+    Cost: a look-up of each subject in each batch, up to the first that is found."""
+    for b in range(descriptors.shape[0]):
+        row = directory_row(descriptors[b], predicate, graph)
+        if row < 0:
+            continue
+        for i in range(subjects.size):
+            if find_key(descriptors[b], OUT, row, subjects[i]) >= 0:
+                return True
+    return False

@@ -21,7 +21,7 @@ _BUILD_S = 1800.0
 
 
 class Change(NamedTuple):
-    """What a batch has changed in a view.
+    """The change of a view that follows from a batch.
 
     taken_ns: from its first update to the last row.
     rows: of the change.

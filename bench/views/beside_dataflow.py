@@ -35,7 +35,7 @@ VIEWS = {
     "UNION { ?a :edge ?x . ?x :edge ?y . ?y :edge ?b } "
     "UNION { ?a :edge ?x . ?x :edge ?y . ?y :edge ?z . ?z :edge ?b } }",
 }
-"""Of an argument: its neighbours, theirs, its triangles, and whether a path of at most 4 edges leads to ?b."""
+"""The neighbours of an argument; theirs; its triangles; whether a path of at most 4 edges leads from it to ?b."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from wukongs.store import layout
 from wukongs.store.batch import Batch, is_listed
 from wukongs.store.batch import batch_of as restored
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.held_kernels import mark_held
+from wukongs.store.held_kernels import knows_subject, mark_held
 from wukongs.store.key_filter_kernels import add_keys
 from wukongs.store.lookup_kernels import (
     code_at,
@@ -217,6 +217,10 @@ def check_questions(one: list[Quad], other: list[Quad]) -> None:
         for end in (0, 1):
             union = {pair[end] for pairs in own for pair in pairs}
             assert count_distinct_keys(descriptors, g, p, end, 1000) == pytest.approx(len(union))
+        for subject in (s, spread(77777)):
+            has = any(pair[0] == subject for pairs in own for pair in pairs)
+            assert knows_subject(descriptors, g, p, np.array([spread(88888), subject])) == has
+        assert not knows_subject(descriptors, g, p, np.empty(0, np.int64))
         assert count_degree(descriptors, g, p, 0, s) == sum(pair[0] == s for pairs in own for pair in pairs)
         assert count_degree(descriptors, g, p, 1, o) == sum(pair[1] == o for pairs in own for pair in pairs)
 

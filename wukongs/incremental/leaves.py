@@ -25,12 +25,13 @@ from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
-from wukongs.incremental.sources import StoredGraphs, has_triple
+from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.operators import operators as tables
+from wukongs.query.plans.dataset import Dataset, Source
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch_set import BatchSet
 
@@ -45,12 +46,15 @@ class _Plan:
     pattern, graphs: the pattern, and where it is matched.
     part: it is matched among what has changed; those before it over the graph after the change, those behind it over
     the graph before.
-    versions: the graph references of `part` at other versions."""
+    versions: the graph references of `part` at other versions.
+    siblings: the patterns of the same subject that are matched over the graph before, with their predicates: a new
+    subject has no triple there."""
 
     pattern: TriplePattern
     graphs: StoredGraphs
     part: Node
     versions: tuple[GraphVersion, ...]
+    siblings: tuple[tuple[Term, WrittenGraph], ...]
     memo: PlanMemo = field(default_factory=PlanMemo)
 
 
@@ -89,7 +93,7 @@ class DeltaJoin:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        evaluation, found = self.evaluation, ZSet.empty()
+        evaluation, found = self.evaluation, list[ZSet]()
         before = evaluation.dataset(change.before)
         for plan in self._plans:
             term = plan.pattern.predicate
@@ -97,11 +101,29 @@ class DeltaJoin:
             for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation.resolve), strict=True):
                 if not has_triple(changed, predicate, before.default_graph):
                     continue
+                if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, before):
+                    continue
                 versions = {
                     one: changed if one.version == CHANGED else before.source(one.graph) for one in plan.versions
                 }
-                found = found.plus(ZSet.of(evaluation.run_versions(plan.part, change.after, versions, plan.memo), sign))
-        return found.project(sorted(found.variables, key=str)).consolidated()
+                rows = evaluation.run_versions(plan.part, change.after, versions, plan.memo)
+                if rows.length:
+                    found.append(ZSet.of(rows, sign))
+        names = names_of(self.node)
+        if not found:
+            return ZSet.empty(names)
+        return found[0].plus(*found[1:]).project(names).consolidated()
+
+    def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, before: Dataset) -> bool:
+        """Tell whether a plan finds nothing, since no subject of the inserted triples had a triple of some sibling. The
+        rows of new subjects are found by the plan of their last pattern alone."""
+        if not plan.siblings:
+            return False
+        subjects = subjects_in(inserted, predicate)
+        return not all(
+            may_have_subject(before.source(graph), self.evaluation.resolve(term), subjects)
+            for term, graph in plan.siblings
+        )
 
 
 def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
@@ -114,7 +136,12 @@ def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     ]
     pattern, versions = bgp.patterns[number], (one.graph for one in patterns if isinstance(one.graph, GraphVersion))
     graphs, part = StoredGraphs.of(_written(pattern), clause), _with_patterns(node, Bgp(tuple(patterns)))
-    return _Plan(pattern, graphs, part, tuple(dict.fromkeys(versions)))
+    siblings = tuple(
+        (one.predicate, _written(one))
+        for one in bgp.patterns[number + 1 :]
+        if isinstance(one, TriplePattern) and isinstance(one.predicate, Term) and one.subject == pattern.subject
+    )
+    return _Plan(pattern, graphs, part, tuple(dict.fromkeys(versions)), siblings)
 
 
 def _with_patterns(node: Node, bgp: Bgp) -> Node:

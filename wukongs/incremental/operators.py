@@ -84,6 +84,8 @@ _ROW = Variable(".row of the left side")
 
 def _applied(node: Filter | Extend, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
     """Return rows after a filter or BIND, with their weights."""
+    if not len(rows):
+        return ZSet.empty(names_of(node))
     known = leaf(rows.variables)
     part = replace(node, pattern=known)
     return ZSet.of_weighted(evaluation.run_over(part, stored, (known, rows.weighted())))

@@ -18,6 +18,7 @@ from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.held_kernels import knows_subject
 from wukongs.store.hidden_graphs import ARGUMENTS_IRI, View, view_of
 
 
@@ -119,6 +120,21 @@ def has_triple(source: Source, predicate: int | None, default_graph: int) -> boo
         else bool(_marked(batch, predicate, is_named(batch.graphs, default_graph)).any())
         for part in source.parts
         for batch in part.batches.batches
+    )
+
+
+def subjects_in(source: Source, predicate: int) -> Int64Array:
+    """Return the subjects of the triples of a source with a predicate, as often as they occur. int64[n]"""
+    pairs = (part.batches.pairs(part.graph, predicate) for part in source.parts)
+    return np.concatenate([np.empty(0, np.int64), *(subjects for found in pairs for subjects, _, _ in found)])
+
+
+def may_have_subject(source: Source, predicate: int, subjects: Int64Array) -> bool:
+    """Tell whether some part of a source may have a triple of one of some subjects with a predicate: it has one, or has
+    had one."""
+    return any(
+        part.graph == ALL_NAMED or knows_subject(part.batches.descriptors, part.graph, predicate, subjects)
+        for part in source.parts
     )
 
 

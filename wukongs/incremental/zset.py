@@ -83,6 +83,8 @@ class ZSet:
         """Return the sum, not consolidated."""
         found = self
         for other in others:
+            if not len(other) and found.table.length and set(found.variables).issuperset(other.variables):
+                continue
             table = operators.union(found.table, other.table, current().rows_max)
             found = ZSet(table, np.concatenate((found.weights, other.weights)))
         return found

@@ -117,7 +117,12 @@ def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cuts, "_last_of", lambda first, rows: rows.length - 1)
 
 
+def all_subjects_are_new(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeltaJoin, "_is_of_new", lambda self, plan, inserted, predicate, before: bool(plan.siblings))
+
+
 MUTANTS = (
+    all_subjects_are_new,
     groups_keep_what_was_deleted,
     rows_behind_the_last_one_count,
     all_at(Side.AFTER),
