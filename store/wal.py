@@ -39,11 +39,11 @@ from wukongs.store.ahead import ahead
 from wukongs.store.disk import Disk, storage_errors
 from wukongs.store.dtypes import UInt8Array
 
-FORMAT = 5
+FORMAT = 6
 """The format of the segments that are written. It counts what records may hold as well: 2 came with updates (0012),
 windows that count triples, and results compared between firings; 3 with a message for the chunks of loads and updates;
  4 with pushes out of order (0035), cursors, and the times from which pauses and other texts of queries count (0034); 5
- with retractions (0065).
+ with retractions (0065); 6 with live views (0124).
  A segment begins with it: builds that know only earlier ones refuse it."""
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")

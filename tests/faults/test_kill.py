@@ -1,4 +1,5 @@
 """kill -9 at any moment of a durable engine's life: at random times, and before each step that it makes on the disk.
+Windows, stored graphs, and the sums that readers of live views keep stay right.
 
 A handful of kills here; `make faults` makes hundreds (WUKONGS_FAULTS=runs, and WUKONGS_FAULTS_SEED for other ones).
 """

@@ -85,7 +85,8 @@ from wukongs.store.term_registry import with_texts
 from wukongs.wire.packets import Peers
 
 if TYPE_CHECKING:
-    from wukongs.live.views.live_view import LiveView, OnReport
+    from wukongs.live.views.caller import OnReport
+    from wukongs.live.views.live_view import LiveView
     from wukongs.live.views.options import ViewOptions
     from wukongs.store.rdf_files import OnMalformed
 

@@ -30,20 +30,22 @@ from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, rem
 from wukongs.durable.delivery import Delivery, Fired
 from wukongs.durable.entries import written_entries
 from wukongs.durable.loaded_files import FileState, LoadedFiles
-from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_payload
+from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, POSITIONS, message_payload
 from wukongs.errors import StorageError
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
-from wukongs.live.journal import Change, NoDeliveries
+from wukongs.live.journal import Change, NoDeliveries, ViewRecords
 from wukongs.live.pieces import Chunk, Pushed, Told
 from wukongs.live.usage import folder_usage
+from wukongs.live.views.recovered_views import RecoveredViews
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.trace import TraceEntry
 from wukongs.store.wal import WriteAheadLog
 
+VIEWS_KEY = "views"
 WRITTEN_AT_ONCE_BYTES = 1 << 20
 """A chunk of a load that is as large is written before the next one comes: so they do not fill the memory."""
 log = logging.getLogger("wukongs")
@@ -77,6 +79,8 @@ class CheckpointPlan:
     entries: tuple[TraceEntry, ...]
     start: int
     about: dict[str, Any]
+    views: Callable[[], list[dict[str, Any]]]
+    """Says what the live views were then."""
 
 
 class DurableJournal:
@@ -94,6 +98,8 @@ class DurableJournal:
         self.definitions: dict[int, Definition] = {}
         """Streams and queries by LSN, also those that have ended since the log's start."""
         self.delivery = Delivery(core, self._firing_needs)
+        self.views = RecoveredViews()
+        self._views: ViewRecords | None = None
         self._core = core
         self._injector = injector
         self._joined = joined
@@ -264,6 +270,19 @@ class DurableJournal:
         news = self.delivery.take_news()
         if news:
             self.wal.append(ACKNOWLEDGED, [json.dumps(news).encode()], self._core.upper)
+        if self._views is not None and (positions := self._views.take_news()):
+            self.wal.append(POSITIONS, [json.dumps(positions).encode()], self._core.upper)
+
+    # --- live views ---------------------------------------------------------------------------------------------------
+
+    def keep_views(self, views: ViewRecords) -> None:
+        self._views = views
+
+    def note_positions(self, news: dict[int, Any]) -> int:
+        if self._is_closed:
+            return 0  # the last checkpoint has the reports, with their ends
+        self.prepare()
+        return self.wal.append(POSITIONS, [json.dumps(news).encode()], self._core.upper)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -309,6 +328,7 @@ class DurableJournal:
             plan = self._plan()
         if plan is None:
             return
+        plan.about["journal"][VIEWS_KEY] = plan.views()
         self.store.commit(plan.entries, plan.sn + 1, self._core.registry, plan.about)
         with contextlib.suppress(OSError):  # nobody reads it any more
             remove_old(self.store.folder)
@@ -341,7 +361,8 @@ class DurableJournal:
             "query_count": core.query_count,
             ABOUT_KEY: definitions_at(self.definitions.values(), start),
         }
-        return CheckpointPlan(sn, entries, start, {**self.about, "journal": about})
+        views: Callable[[], list[dict[str, Any]]] = list if self._views is None else self._views.states()
+        return CheckpointPlan(sn, entries, start, {**self.about, "journal": about}, views)
 
     def _needed_after_ms(self, sn: int) -> dict[int, int | None]:
         """Return, per stream (its LSN), the time up to which its tuples are stored at or before an SN, and in no slice
@@ -451,10 +472,11 @@ class ReadOnlyJournal:
     delivery = NoDeliveries()
     keeps_windows = False
 
-    def __init__(self, folder: Path, close: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, close: Callable[[], None], views: RecoveredViews) -> None:
         """close: gives the folder back."""
         self._folder = folder
         self._close = close
+        self.views = views
 
     def _refuse(self) -> NoReturn:
         raise StorageError(
@@ -485,6 +507,12 @@ class ReadOnlyJournal:
 
     def backup(self, target: Path) -> None:
         copy_folder(self._folder, target)
+
+    def keep_views(self, views: ViewRecords) -> None:
+        pass
+
+    def note_positions(self, news: dict[int, Any]) -> int:
+        return 0
 
     def stats(self) -> dict[str, Any]:
         return {"is_read_only": True}

@@ -15,9 +15,9 @@ import numpy as np
 from wukongs.live.header import Frame
 from wukongs.live.pieces import Chunk, Piece, Pushed, Told, chunk_frames, from_frames, pushed_frames, to_frames
 
-MARK, MESSAGE, CHANGE, ACKNOWLEDGED = 1, 2, 3, 4
+MARK, MESSAGE, CHANGE, ACKNOWLEDGED, POSITIONS = 1, 2, 3, 4, 5
 """The kinds: the state of streams and queries at the head of a segment; a message of wukongs.live.pieces; another
-change; up to which window the results of queries were taken."""
+change; up to which window the results of queries were taken; how far the readers of live views have got."""
 
 
 def message_payload(message: Told | Chunk | Pushed) -> list[Frame]:

@@ -20,9 +20,9 @@ import numpy as np
 from wukongs.csparql.terms import Term
 from wukongs.durable.backup import LOG_FOLDER, NODE_FILE
 from wukongs.durable.catalogue import Definition, read_definitions
-from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
+from wukongs.durable.durability import VIEWS_KEY, DurableJournal, ReadOnlyJournal
 from wukongs.durable.entries import restore_entries
-from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_in
+from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, POSITIONS, message_in
 from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core, columns_of, take_piece
@@ -33,13 +33,15 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
-from wukongs.live.made_streams import MADE, MadeStream
+from wukongs.live.made_streams import MADE, MadeStream, inserted
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
 from wukongs.live.rule_changes import replay as replay_rules
 from wukongs.live.stream import store_late
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
+from wukongs.live.views.recovered_views import OP as VIEW
+from wukongs.live.views.recovered_views import RecoveredViews
 from wukongs.live.window_log import OWN
 from wukongs.outcomes import Asked, Outcomes
 from wukongs.query.terms.names import graph_term
@@ -91,7 +93,7 @@ def open_folder(
     store = CheckpointStore(folder, disk, may_only_read=has_data(folder))
     try:
         journal = _recover(store, core, injector, joined, disk)
-        read_only = ReadOnlyJournal(folder, store.close) if store.is_read_only else None
+        read_only = ReadOnlyJournal(folder, store.close, journal.views) if store.is_read_only else None
         if read_only is None:
             journal.start()
         else:
@@ -170,6 +172,8 @@ class _Replay:
         journal.delivery.restore(about.get("acknowledged", {}))
         for come, lsns in about.get("acknowledged_alike", ()):
             journal.delivery.restore({lsn: {OWN: come} for lsn in lsns})
+        has_views = VIEWS_KEY in about
+        journal.views = RecoveredViews(about.get(VIEWS_KEY, ()), about["next"] if has_views else 0)
         core.load_count, core.query_count = about.get("load_count", 0), about.get("query_count", 0)
 
     def run(self) -> None:
@@ -179,14 +183,19 @@ class _Replay:
         for record in journal.wal.read(self._start, self._synced):
             if record.kind == ACKNOWLEDGED:
                 journal.delivery.restore(json.loads(bytes(record.payload)))
+            elif record.kind == POSITIONS:
+                journal.views.note_read(json.loads(bytes(record.payload)), record.lsn)
             elif record.kind == MARK:
                 self._note_remembered(json.loads(bytes(record.payload)))
             elif record.kind == CHANGE:
                 change = json.loads(bytes(record.payload))
                 if change["op"] == "cursor":
                     journal.delivery.restore({change["of"]: {change["group"]: change["come"]}})
+                elif change["op"] == VIEW:
+                    self._take_view(change, record.lsn)
                 elif change["op"] in ("pause", "replace") and "of" in change and record.lsn > self._start:
                     self._planned.setdefault(change["of"], []).append((record.lsn, change))
+        journal.views.hold(core.arrangement.trace)
         for record in journal.wal.read(self._start, self._synced):
             journal.position = record.lsn
             if record.lsn > self._start:
@@ -197,6 +206,12 @@ class _Replay:
         journal.position = None
         journal.abandon_unfinished_loads()
         core.replayed_to = None
+
+    def _take_view(self, change: dict[str, Any], lsn: int) -> None:
+        try:
+            self._journal.views.take_change(change, lsn)
+        except KeyError:
+            raise self._unknown(lsn, f"the change {change['what']!r} of a live view") from None
 
     def _note_remembered(self, mark: dict[str, Any]) -> None:
         for lsn, progress in mark["queries"].items():
@@ -230,7 +245,7 @@ class _Replay:
                         self._move_to(record.sn, is_change=True)
                     self._take_call(message)
                 else:
-                    self._take(made.state, message.piece)
+                    self._take(made.state, inserted(message.piece))
                     made.taken(message)
             else:
                 self._apply_message(message)
@@ -240,7 +255,7 @@ class _Replay:
                 raise self._unknown(record.lsn, f"the change {change['op']!r}")
             self._journal.define(record.lsn, change)
             _CHANGES[change["op"]](self, change, record.lsn)
-        elif record.kind != ACKNOWLEDGED:
+        elif record.kind not in (ACKNOWLEDGED, POSITIONS):
             raise self._unknown(record.lsn, f"kind {record.kind}")
 
     def _unknown(self, lsn: int, what: str) -> StorageError:
@@ -448,6 +463,11 @@ class _Replay:
     def _change_cursor(self, change: dict[str, Any], _: int) -> None:
         """Do nothing: named cursors are there from the query's registration on, and have come at least as far."""
 
+    def _change_view(self, change: dict[str, Any], _: int) -> None:
+        """Have a stream be made by a view; the rest was read before."""
+        if change["what"] == "register" and change["makes"]:
+            self._injector.made.add(self._core.streams[change["state"]["options"]["into"]])
+
     def _change_close(self, change: dict[str, Any], _: int) -> None:
         self._joined.find(change["query"]).end()
 
@@ -512,6 +532,7 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "register": _Replay._change_register,
     "close": _Replay._change_close,
     "cursor": _Replay._change_cursor,
+    VIEW: _Replay._change_view,
     "pause": _Replay._change_pause,
     "replace": _Replay._change_replace,
     "load": _Replay._change_graph,

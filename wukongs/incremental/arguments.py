@@ -9,7 +9,7 @@ lifted.py puts the patterns of these triples into the query."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -83,6 +83,14 @@ class Arguments:
     @property
     def size_bytes(self) -> int:
         return sum(batch.size_bytes for level in self._levels for batch in level if batch is not None)
+
+    @staticmethod
+    def restored(rows: BindingTable, version: int, next_number: int) -> Arguments:
+        """Return the arguments of a version. rows: their numbers, then a column for each term."""
+        found = Arguments(rows.variables[1:])
+        if rows.length:
+            found = found.plus(ZSet.of(rows))
+        return replace(found, version=version, next_number=next_number)
 
     def over(self, stored: BatchSet) -> BatchSet:
         """Return a stored graph with the triples of the arguments behind it."""

@@ -25,7 +25,8 @@ from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
-    from wukongs.live.views.live_view import LiveView, OnReport
+    from wukongs.live.views.caller import OnReport
+    from wukongs.live.views.live_view import LiveView
     from wukongs.live.views.options import ViewOptions
     from wukongs.store.rdf_files import OnMalformed, RdfReader
 

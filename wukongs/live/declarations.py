@@ -181,8 +181,8 @@ def no_view_here(query: Query) -> StreamError:
     """Return the error of a query without a window where there are no live views."""
     assert query.registration is not None
     return StreamError(
-        f"query {query.registration.name} has no FROM STREAM, so it is a live view: only an engine in memory has these "
-        "so far (wukongs.Engine()). Give it a window, or ask it with Engine.query"
+        f"query {query.registration.name} has no FROM STREAM, so it is a live view: only an engine that is no "
+        "cluster has these so far (wukongs.Engine()). Give it a window, or ask it with Engine.query"
     )
 
 

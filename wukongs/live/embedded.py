@@ -23,7 +23,6 @@ from wukongs.live.declarations import (
     check_windows,
     declare_stream,
     made_of,
-    no_view_here,
     register_query,
     serve_readers,
     was_pushed,
@@ -40,7 +39,8 @@ from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
 from wukongs.live.usage import process_usage
-from wukongs.live.views.live_view import LiveView, OnReport
+from wukongs.live.views.caller import OnReport
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.runner import Views
 from wukongs.live.views.view_arguments import ViewArguments
@@ -80,17 +80,19 @@ class EmbeddedBackend:
         self._sink = CoreSink(core, injector)
         self.joined = joined
         self.watch = Watch(core, injector)
-        self._views = Views(core, injector.callbacks, injector.queries)
+        self._views = Views(core, injector.callbacks, injector.queries, folder)
         with core.lock:
             for state in core.streams.values():
                 state.active_s = core.now_s()
-        if core.streams:
-            try:
-                with core.lock:
+        try:
+            with core.lock:
+                if folder is not None:
+                    self._views.restore(folder.views, injector.made.get)
+                if core.streams:
                     self.watch.start()
-            except BaseException:
-                self.close()
-                raise
+        except BaseException:
+            self.close()
+            raise
 
     def begin_read(self, limits: Limits) -> None:
         """Nothing: it has all that it has acknowledged."""
@@ -251,23 +253,38 @@ class EmbeddedBackend:
             return registered
 
     def check_views(self, query: Query) -> None:
-        if self._folder is not None:
-            raise no_view_here(query)
+        """Nothing: each engine of its own has them."""
 
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
     ) -> LiveView:
+        """A view that was found in the data folder goes on for whoever first registers the same text, with the same
+        options and the same first table."""
         assert query.registration is not None
         name = query.registration.name
+        with self._core.lock:
+            self._core.check_is_open()
+            known = self._views.get(name)
+            if known is not None and known.is_recovered:
+                if not known.is_of(source, options):
+                    raise StreamError(
+                        f"a live view named {name} is in the data folder with another text, options or bindings: close "
+                        "it first"
+                    )
+                known.is_recovered = False
+                if on_result is not None:
+                    known.call(on_result)
+                return known
         arguments = None if source.bindings is None else ViewArguments.of(self._core, query, source.bindings)
         with self._core.lock:
             self._core.check_is_open()
             if self.joined.get(name) is not None or self._views.get(name) is not None:
                 raise StreamError(f"a query named {name} is registered already: close it first")
             state = None if options.into is None else self._stream_of_view(query, source.only, options)
-            view = self._views.register(query, source, options, on_result, arguments)
+            is_first = state is not None and self._injector.made.get(state.iri) is None
+            view = self._views.register(query, source, options, on_result, arguments, makes=is_first)
             if state is not None:
-                if self._injector.made.get(state.iri) is None:
+                if is_first:
                     self._injector.made.add(state)
                 self._injector.made.attach(view)
             return view
@@ -352,6 +369,7 @@ class EmbeddedBackend:
         self.watch.stop()
         if self._folder is not None:
             self._folder.close()
+        self._views.end()
         for query in registered:
             query.end()
 

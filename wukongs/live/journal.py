@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias
 from wukongs.errors import WukongsError
 from wukongs.live.pieces import Pushed, Told
 from wukongs.live.stretch import Stretch
+from wukongs.live.views.recovered_views import RecoveredViews
 from wukongs.live.window_log import Come, WindowLog
 from wukongs.query.output.results import WindowResult
 from wukongs.store.encoded import Encoded
@@ -118,8 +119,30 @@ class HasStats(Protocol):
         """Return counts and sizes of the log and the checkpoints."""
 
 
+class ViewRecords(Protocol):
+    """The live views of an engine, for the log and the checkpoints of its data folder. Called with the engine's lock
+    held."""
+
+    def take_news(self) -> dict[int, Any]:
+        """Return how far readers of views have got since the last call, in JSON types, by the views' records."""
+
+    def states(self) -> Callable[[], list[dict[str, Any]]]:
+        """Return what says, without the lock, what the views are now, in JSON types."""
+
+
 class DataFolder(HasStats, Protocol):
-    """The data folder that an engine holds, apart from its Journal. Called without the lock. Raises StorageError."""
+    """The data folder that an engine holds, apart from its Journal. Called without the lock. Raises StorageError.
+
+    views: the live views that were found in it."""
+
+    views: RecoveredViews
+
+    def keep_views(self, views: ViewRecords) -> None:
+        """Have checkpoints and the log hold the live views of the engine from now on."""
+
+    def note_positions(self, news: dict[int, Any]) -> int:
+        """Log how far readers of views have got, as ViewRecords.take_news has it. Return the record to wait for, 0:
+        there is none. Called with the engine's lock held."""
 
     def checkpoint(self) -> None:
         """Write what is stored to the folder, and cut the log."""

@@ -170,7 +170,7 @@ class MadeStream:
             if is_kept:
                 self._undecided.append((at_ms, window))
             if self._join_ms is not None:
-                self._wake()  # a view is not moved by the thread that lets the stream go on
+                self._wake()
         if lsn:
             core.journal.wait(lsn)
 
@@ -237,14 +237,13 @@ class MadeStream:
             return self._close(at_ms)
         first = state.open_partition(PRODUCER).end_offset
         is_timing = timing_mask(encoded, state.timing)
-        piece = Piece(
-            state.iri, PRODUCER, 0, first, first + len(encoded), 0, 0, encoded, np.ones(len(encoded), np.bool_)
-        )
+        inserts = ~signs_of(encoded.goes, len(encoded))
+        piece = Piece(state.iri, PRODUCER, 0, first, first + len(encoded), 0, 0, encoded, inserts)
         sn = None if is_timing.all() else self._core.next_sn
         pushed = Pushed(piece, None if is_late else at_ms, sn)
         if sn is not None:
             lsn = journal.commit(pushed)
-            take_piece(self._core, state, _inserted(piece))
+            take_piece(self._core, state, inserted(piece))
             self.taken(pushed)
             return lsn
         journal.prepare()
@@ -284,6 +283,7 @@ class MadeStream:
             self._store(sn, pushed.piece.encoded)
         if pushed.stands_ms is None:
             self._join_ms = int(pushed.piece.encoded.timestamps[-1])
+            self._wake()  # a view is not moved by the thread that lets the stream go on
         else:
             self._complete(pushed.stands_ms)
 
@@ -510,7 +510,7 @@ class MadeStreams:
         return told
 
 
-def _inserted(piece: Piece) -> Piece:
+def inserted(piece: Piece) -> Piece:
     """Return a piece without its retractions, which no window has."""
     encoded = piece.encoded
     if not len(encoded.goes):

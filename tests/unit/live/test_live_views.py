@@ -694,8 +694,3 @@ def test_a_name_is_taken_by_a_view_or_a_query_with_windows(engine: wukongs.Engin
         register(engine, PAIRS)
     with pytest.raises(wukongs.SettingsError, match="keep = True: only for live views"):
         engine.register(f"{EX}REGISTER QUERY w AS SELECT ?x {window}", keep=True)
-
-
-def test_an_engine_with_a_folder_refuses_views_by_name(tmp_path: Path) -> None:
-    with wukongs.Engine(tmp_path) as engine, pytest.raises(wukongs.StreamError, match="query v has no FROM STREAM"):
-        register(engine, PAIRS)

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -23,7 +24,8 @@ from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import Arguments as Table
-from wukongs.live.callbacks import Callbacks, FailedCalls
+from wukongs.live.argument_tables import table_text
+from wukongs.live.callbacks import Callbacks
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
@@ -31,6 +33,7 @@ from wukongs.live.made_streams import Made
 from wukongs.live.query_group import check_arguments
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
 from wukongs.live.support import Facts
+from wukongs.live.views.caller import Caller, OnReport, end_of
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
@@ -44,7 +47,9 @@ from wukongs.live.views.row_support import (
 )
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import Numbers, ViewArguments, answer_each
+from wukongs.live.views.view_journal import ViewJournal
 from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
+from wukongs.live.views.view_state import CALLED, OWN, digest, named
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, within
 from wukongs.query.execution.argument_rows import ARGUMENT, NUMBER
@@ -58,10 +63,10 @@ from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.snapshot import tick_of
+from wukongs.store.term_ids import decimal_parts
 from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
-OnReport = Callable[[Any], object]
 PERIODS_MAX = 64
 """Periods that wait for a slow view; beyond it, the next one is longer."""
 COMPUTED_MIN = 1 << 14
@@ -69,8 +74,6 @@ COMPUTED_MIN = 1 << 14
 RETRY_MAX_S = 60.0
 TURN_POLL_S = 0.01
 """Interval at which a reader in an event loop tries to become the active one of its cursor."""
-REPORTS_AT_ONCE = 64
-"""Reports of one view for which on_result is called before another view has its turn."""
 
 
 class Due(NamedTuple):
@@ -97,6 +100,16 @@ class _Period(NamedTuple):
     arguments: Arguments | None
 
 
+class Stop(NamedTuple):
+    """A position where a view that was found in a data folder stops on its way.
+
+    snapshot: the graph there, held for the view.
+    arguments: those that were bound there; None: the view has none."""
+
+    snapshot: Snapshot
+    arguments: Arguments | None
+
+
 class LiveView(MakesByPeriods):
     """A registered query without a window. Its content at a snapshot is the answer of its text there, as a multiset; a
     report is the difference of two contents.
@@ -118,24 +131,36 @@ class LiveView(MakesByPeriods):
         forget: Callable[[LiveView], None],
         check_cycle: Callable[[Query, ViewOptions], None],
         arguments: ViewArguments | None = None,
+        journal: ViewJournal | None = None,
+        of: int = 0,
+        table: str | None = None,
     ) -> None:
         """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
         StreamError if a text would read what is made of its own triples. arguments: None: it is registered without
-        bindings. Called with the engine's lock held."""
+        bindings. journal: None: the engine has no data folder, or only reads it; of: the record that registered the
+        view; table: the digest of its first table of arguments. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
-        self._options, self._check_cycle = options, check_cycle
+        self.options, self._check_cycle = options, check_cycle
+        self.journal, self.of, self.table = journal, of, table
+        self.is_recovered = False
+        """It was found in the data folder, and nobody has registered it since."""
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
         self.arguments = arguments
         self.made: Made | None = None
-        self._given = Given(options.snapshot) if options.into is not None else None
+        self.given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
-        self._own = self.log.cursor(needs_reset=self._begins_whole)
-        self._groups: dict[str, ViewCursor] = {}
+        self._cursors = {OWN: self.log.cursor(OWN, needs_reset=self.begins_whole)}
+        """Those that outlive their readers, by name."""
+        if journal is not None:
+            self.log.on_move = partial(journal.note, of, self.log)
+        self._stops: deque[Stop] = deque()
+        self._is_stopping = False
+        """The move under way is to one of them."""
         self._periods: deque[_Period] = deque()
         self._next_arguments: Arguments | None = None
         """Those to which the move under way leads."""
@@ -163,7 +188,7 @@ class LiveView(MakesByPeriods):
         assert query.registration is not None
         registration = query.registration
         self.query = query
-        self.every_ms = self._options.every_ms or registration.computed_every_ms
+        self.every_ms = self.options.every_ms or registration.computed_every_ms
         output = self.source.output or (registration.output if registration.has_operator else None)
         self.output: Output | None = output
         self.is_anew = True
@@ -189,13 +214,39 @@ class LiveView(MakesByPeriods):
         return (arguments or self.arguments.at).over(stored)
 
     @property
-    def _begins_whole(self) -> bool:
-        return self._options.snapshot and self.output != "dstream"
+    def begins_whole(self) -> bool:
+        """Whether new cursors begin with a reset."""
+        return self.options.snapshot and self.output != "dstream"
+
+    @property
+    def terms(self) -> QueryTerms:
+        """They have the texts of its rows."""
+        return self._terms
+
+    @property
+    def operators_query(self) -> Query:
+        """The text that its operators follow."""
+        return self._view.query
+
+    @property
+    def row_variables(self) -> tuple[Variable, ...]:
+        """The variables of its rows."""
+        return self._view.variables
+
+    @property
+    def moves_to(self) -> Snapshot | None:
+        """Where it moves, None: it does not."""
+        return self._to
+
+    @property
+    def _is_restoring(self) -> bool:
+        """Whether it has not passed yet what the stream that it makes had got before the engine was opened."""
+        return self.given is not None and self.given.until is not None
 
     @property
     def _keeps(self) -> bool:
         """Whether the content is kept."""
-        return self._options.keep or self.output == "rstream"
+        return self.options.keep or self.output == "rstream"
 
     @property
     def operators(self) -> Operator:
@@ -205,7 +256,7 @@ class LiveView(MakesByPeriods):
     @property
     def makes(self) -> str | None:
         """The IRI of the stream that it makes, None: it makes none."""
-        return self._options.into
+        return self.options.into
 
     @property
     def step(self) -> Step:
@@ -232,7 +283,7 @@ class LiveView(MakesByPeriods):
         """Whether something has changed since the view has failed."""
         arguments, failed = self.arguments, self._next_arguments
         is_bound = arguments is not None and failed is not None and failed.version < arguments.newest.version
-        return failed_at_sn < sn or is_bound
+        return failed_at_sn < sn or is_bound or self._is_restoring
 
     def _has_moved_on(self, sn: int) -> bool:
         """Whether the stored graph is at a later SN, or arguments were bound or unbound since."""
@@ -248,12 +299,16 @@ class LiveView(MakesByPeriods):
         arguments = self.arguments
         if self._failed_at_sn is not None and not self._may_begin_again(self._failed_at_sn, sn):
             return None
-        self._next_arguments = None if arguments is None else arguments.newest
-        if self._failed_at_sn is not None:
+        self._next_arguments, self._is_stopping = None if arguments is None else arguments.newest, False
+        if self._failed_at_sn is not None and not self._is_restoring:
             return Due(None, None)
         if self.is_anew:
             self._next_arguments = None if arguments is None else arguments.at
             return Due(self._snapshots.hold(self.snapshot), None)
+        if self._stops:
+            stop, self._is_stopping = self._stops.popleft(), True
+            self._next_arguments = stop.arguments
+            return Due(stop.snapshot, None)
         if self._periods:
             period = self._periods.popleft()
             self._since_s, self._next_arguments = period.since_s, period.arguments
@@ -268,7 +323,7 @@ class LiveView(MakesByPeriods):
             return True
         if self._failed_at_sn is not None:
             return self._may_begin_again(self._failed_at_sn, sn) and (self.retry_s or 0.0) <= 0
-        return bool(self._periods) or self.is_anew or (self.every_ms is None and self._has_moved_on(sn))
+        return bool(self._periods or self._stops) or self.is_anew or (self.every_ms is None and self._has_moved_on(sn))
 
     @property
     def retry_s(self) -> float | None:
@@ -295,7 +350,7 @@ class LiveView(MakesByPeriods):
     def bound_lag(self) -> None:
         """Begin again at the newest SN if it is behind by view_lag_max, and give back the versions that it holds; a
         move under way ends without effect."""
-        if self.is_paused or self.is_closed:
+        if self.is_paused or self.is_closed or self._stops or self._is_restoring:
             return
         since_s = self.snapshot.passed_at_s
         if self.every_ms is not None:
@@ -375,7 +430,12 @@ class LiveView(MakesByPeriods):
         self._counts["errors"] += 1
         self.is_anew, self._failed_at_sn, self._failures = True, to.sn, self._failures + 1
         self._retry_at_s = time.monotonic() + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
-        self._snapshots.release(to)
+        if self._is_restoring and self._is_stopping:
+            self._stops.appendleft(Stop(to, self._next_arguments))
+        else:
+            self._snapshots.release(to)
+        if not self._is_restoring:
+            self._give_back_ahead()
         self.log.begin_again(self.position, error)
         log.warning("view %s: %s", self.name, error)
 
@@ -398,8 +458,11 @@ class LiveView(MakesByPeriods):
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
             report = LoggedReport(view.query, after, position, shown, self._terms, time_ms, is_whole)
-            if self._given is not None and self.made is not None:
-                self._end_given(self._given, self.made, report, found)
+            if self.given is not None and self._is_stopping:
+                with self._core.lock:
+                    self.given.stop(found, self._terms, position)
+            elif self.given is not None and self.made is not None:
+                self._end_given(self.given, self.made, report, found)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
@@ -423,12 +486,17 @@ class LiveView(MakesByPeriods):
             given.owe(change)
             return
         pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
+        if self.journal is not None and pushed is not None:
+            with self._core.lock:
+                self.journal.note_giving(self.of, report.time_ms, report.sn)
+                given.to = report.time_ms, report.sn
         made.decide(report.time_ms, pushed)
-        number = report.time_ms // made.state.batch_ms
-        if any(first <= number <= last for first, last in made.state.refused):  # it found no room
-            given.owe(change)
-        else:
-            given.give(change)
+        with self._core.lock:
+            given.to = None
+            if made.state.has_refused(report.time_ms):  # it found no room
+                given.owe(change)
+            else:
+                given.give(change, report.sn)
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -440,10 +508,12 @@ class LiveView(MakesByPeriods):
         """Evaluate at a snapshot what the operators keep."""
         self._view.sn, self._view.stored = to.sn, self._with_arguments(to.stored, self._next_arguments)
         self._renew(limits, reader)
-        if self._given is None:
+        if self.given is None:
             self._view.install()
         else:
-            self._given.begin_again(self._view.begin(), self._terms)
+            content = self._view.begin()
+            with self._core.lock:
+                self.given.begin_again(content, self._terms, Position(to.sn))
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
@@ -494,7 +564,7 @@ class LiveView(MakesByPeriods):
                     except GeneratorExit:
                         self._leave(cursor, report, is_shared=group is not None)
                         raise
-                    self.log.move(cursor, _end_of(report))
+                    self.log.move(cursor, end_of(report))
                 if self.log.is_closed:
                     return
                 try:
@@ -513,12 +583,15 @@ class LiveView(MakesByPeriods):
         return self.next_report(cursor, 0.0, progress=progress)
 
     def _cursor(self, group: str | None) -> ViewCursor:
-        if group is None:
-            return self._own
+        return self._named_cursor(OWN if group is None else named(group))
+
+    def _named_cursor(self, name: str) -> ViewCursor:
         with self._core.lock:  # the log stands where the view does
-            cursor = self._groups.get(group)
+            cursor = self._cursors.get(name)
             if cursor is None:
-                cursor = self._groups[group] = self.log.cursor(needs_reset=self._begins_whole)
+                cursor = self._cursors[name] = self.log.cursor(name, needs_reset=self.begins_whole)
+                if self.journal is not None:
+                    self.journal.note_begin(self.of, self.log, cursor)
             return cursor
 
     def _read(
@@ -534,7 +607,7 @@ class LiveView(MakesByPeriods):
                 except GeneratorExit:
                     self._leave(cursor, report, is_shared=is_shared)
                     raise
-                self.log.move(cursor, _end_of(report))
+                self.log.move(cursor, end_of(report))
                 deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         finally:
             cursor.turn.release()
@@ -542,9 +615,10 @@ class LiveView(MakesByPeriods):
     def _leave(self, cursor: ViewCursor, report: ViewReport, *, is_shared: bool) -> None:
         """End the reading of a cursor at a report. is_shared: the next reader gets this report again."""
         if not is_shared:
-            self.log.move(cursor, _end_of(report))
+            self.log.move(cursor, end_of(report))
         elif report.is_reset:
-            cursor.needs_reset = True
+            with self.log.changed:
+                cursor.begin_again()
 
     def next_report(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool = False) -> ViewReport | None:
         """Return the next report of a cursor, None if there is none in time. deadline_s: time.monotonic()."""
@@ -554,18 +628,37 @@ class LiveView(MakesByPeriods):
             self.log.check(cursor)
             if not cursor.needs_reset:
                 logged = self.log.next_report(cursor)
+                after = cursor.sn
                 if logged is None:
                     view, sn = self._view, self.log.sn
                     nothing = ZSet.empty(view.variables)
-                    logged = LoggedReport(view.query, cursor.sn, sn, nothing, self._terms, tick_of(sn.sn))
-                return self._rendered(logged, cursor.sn)
+                    return self._rendered(
+                        LoggedReport(view.query, after, sn, nothing, self._terms, tick_of(sn.sn)), after
+                    )
+            else:
+                logged = None
+        if logged is None:
+            try:
+                logged = self._whole(cursor)
+            except StreamError:
+                if self.is_closed or self.is_paused:
+                    return None
+                raise
+            after = logged.after
+        self._note_handed(cursor, logged.sn)
+        return self._rendered(logged, after)
+
+    def _note_handed(self, cursor: ViewCursor, end: Position) -> None:
+        """Have the log of the data folder say what a reader is about to get. Raises StorageError."""
+        if self.journal is None or self.is_closed or not cursor.name:
+            return
         try:
-            whole = self._whole(cursor)
-        except StreamError:
-            if self.is_closed or self.is_paused:
-                return None
+            self.journal.hand_out(self.of, self.log, cursor, end)
+        except BaseException:
+            with self.log.changed:
+                if cursor.is_beginning:
+                    cursor.begin_again()
             raise
-        return self._rendered(whole, whole.after)
 
     def _whole(self, cursor: ViewCursor | None = None, timeout_s: float | None = None) -> LoggedReport:
         """Return the content at the SN of the view. cursor: its next report begins there. Raises QueryTimeout,
@@ -578,7 +671,7 @@ class LiveView(MakesByPeriods):
                 after = position if cursor is None else min(cursor.sn, position)
                 if cursor is not None:
                     with self.log.changed:
-                        cursor.sn, cursor.needs_reset = position, False
+                        cursor.begin(position)
             try:
                 if self._keeps and not self.is_anew:
                     rows, terms = view.content(), self._terms
@@ -586,7 +679,8 @@ class LiveView(MakesByPeriods):
                     rows, terms = self._evaluated(view, snapshot, arguments, timeout_s)
             except BaseException:
                 if cursor is not None:
-                    cursor.needs_reset = True
+                    with self.log.changed:
+                        cursor.begin_again()
                 raise
             finally:
                 with core.lock:
@@ -635,7 +729,7 @@ class LiveView(MakesByPeriods):
 
     def call(self, on_result: OnReport) -> None:
         """Have a thread of the engine call a function with each report, in order."""
-        _Caller(self, self.log.cursor(needs_reset=self._begins_whole), on_result, self._callbacks)
+        Caller(self, self._named_cursor(CALLED), on_result, self._callbacks)
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """Return the whole content, a multiset, at the SN up to which the view is complete.
@@ -679,9 +773,12 @@ class LiveView(MakesByPeriods):
         arguments. Raises SettingsError (other columns), DataError (a term that is none, a missing one), StreamError
         (closed, or registered without bindings)."""
         own = self._own_arguments("bind")
-        rows = own.read(arguments, "bind")
+        table = own.checked(arguments, "bind")
+        rows = own.rows(table)
         with self._core.lock:
             self._check_is_open()
+            if self.journal is not None and rows.length:
+                self.journal.change(self.of, "bind", version=own.newest.version + 1, arguments=table_text(table))
             numbers = own.bind(rows)
             self._wake()
         return numbers
@@ -696,9 +793,15 @@ class LiveView(MakesByPeriods):
         rows = own.wanted(arguments)
         with self._core.lock:
             self._check_is_open()
-            numbers = own.unbind(rows) if rows.length else np.empty(0, np.int64)
+            if not rows.length:
+                return np.empty(0, np.int64)
+            chosen = own.unbinding(rows)
+            if self.journal is not None:
+                numbers = decimal_parts(chosen.column(NUMBER))[0].tolist()
+                self.journal.change(self.of, "unbind", version=own.newest.version + 1, arguments=numbers)
+            unbound = own.unbind(chosen)
             self._wake()
-        return numbers
+        return unbound
 
     def _own_arguments(self, call: str) -> ViewArguments:
         if self.arguments is None:
@@ -726,7 +829,7 @@ class LiveView(MakesByPeriods):
             "unread_bytes": self.log.size_bytes,
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
-            "kept_bytes": self._view.kept_bytes + (0 if self._given is None else self._given.size_bytes),
+            "kept_bytes": self._view.kept_bytes + (0 if self.given is None else self.given.size_bytes),
             "arguments": 0 if self.arguments is None else self.arguments.newest.count,
             "arguments_bytes": 0 if self.arguments is None else self.arguments.newest.size_bytes,
             "computed_terms": self._terms.computed_count,
@@ -813,17 +916,23 @@ class LiveView(MakesByPeriods):
         query = parse_registered(source)
         if query.dataset.windows:
             raise StreamError(f"view {self.name}: the other text has a window: close the view, and register it")
-        check_view(query, source, self._options)
+        check_view(query, source, self.options)
         if self.arguments is not None:
             check_arguments(query, self.arguments.names)
         assert query.registration is not None
         if query.registration.name != self.name:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
-        if self.makes is not None and not is_rule(query, source, self._options, (self.makes,)):
-            check_period(self.name, self._options.every_ms or query.registration.computed_every_ms, self.every_ms)
+        if self.makes is not None and not is_rule(query, source, self.options, (self.makes,)):
+            check_period(self.name, self.options.every_ms or query.registration.computed_every_ms, self.every_ms)
         with self._turn, self._core.lock:
             self._check_is_open()
-            self._check_cycle(query, self._options)
+            self._check_is_restored()
+            self._check_cycle(query, self.options)
+            if self.journal is not None:
+                fields = {"text": text, "base": base, "output": output}
+                self.journal.change(self.of, "replace", **fields, given=self._written_given())
+            if self.given is not None:
+                self.given.at = None
             self.source = source
             if self.arguments is not None:
                 self.arguments.put_query(query)
@@ -838,16 +947,24 @@ class LiveView(MakesByPeriods):
         with self._turn, self._core.lock:
             self._check_is_open()
             if not self.is_paused:
+                self._check_is_restored()
+                if self.journal is not None:
+                    self.journal.change(self.of, "pause", given=self._written_given())
                 self._void_move()
                 self._lay_out(self.query)
                 self._give_back()
                 self.is_paused = self.log.is_paused = True
+
+    def _written_given(self) -> dict[str, Any] | None:
+        return None if self.given is None else self.given.written()
 
     def resume(self) -> None:
         """Move again after a pause: the next report is a reset."""
         with self._turn, self._core.lock:
             self._check_is_open()
             if self.is_paused:
+                if self.journal is not None:
+                    self.journal.change(self.of, "resume")
                 self.snapshot = self._snapshots.newest()
                 if self.arguments is not None:
                     self._next_arguments = self.arguments.newest
@@ -866,6 +983,12 @@ class LiveView(MakesByPeriods):
         if self.is_closed:
             raise StreamError(f"view {self.name} is closed: register it again")
 
+    def _check_is_restored(self) -> None:
+        if self._is_restoring:
+            raise StreamError(
+                f"view {self.name} does not yet stand where the stream that it makes does: settle() first"
+            )
+
     def _held(self) -> Snapshot:
         """Hold the snapshot of its content. Called with the engine's lock held."""
         self._check_is_open()
@@ -878,6 +1001,9 @@ class LiveView(MakesByPeriods):
         with self._core.lock:
             if not self.is_closed:
                 self._core.check_is_own()
+                if self.journal is not None:
+                    self.journal.change(self.of, "close")
+                    self.journal.forget(self.of)
                 self._forget(self)
                 self.end()
                 if self.made is not None:
@@ -894,10 +1020,42 @@ class LiveView(MakesByPeriods):
 
     def _give_back(self) -> None:
         """Give back the snapshots that it holds."""
-        while self._periods:
-            self._snapshots.release(self._periods.pop().snapshot)
+        self._give_back_ahead()
         if not self.is_paused:
             self._snapshots.release(self.snapshot)
+
+    def _give_back_ahead(self) -> None:
+        while self._periods:
+            self._snapshots.release(self._periods.pop().snapshot)
+        while self._stops:
+            self._snapshots.release(self._stops.pop().snapshot)
+
+    # --- data folders -------------------------------------------------------------------------------------------------
+
+    def is_of(self, source: QuerySource, options: ViewOptions) -> bool:
+        """Tell whether it is what somebody would register anew."""
+        is_alike = self.source == source._replace(bindings=None) and self.table == digest(source.bindings)
+        return is_alike and self.options == options
+
+    def go_on(self, reports: Sequence[LoggedReport], cursors: Sequence[ViewCursor], stops: Sequence[Stop]) -> None:
+        """Go on as the data folder has it, before the first move. stops: held for the view."""
+        self._cursors = {cursor.name: cursor for cursor in cursors}
+        if OWN not in self._cursors:
+            self._cursors[OWN] = self.log.cursor(OWN, needs_reset=True)
+        self._stops.extend(stops)
+        self.log.restore(reports, self._cursors.values())
+
+    def begin_paused(self) -> None:
+        """Be paused, as resume() expects it. Called before the first move."""
+        self._give_back()
+        self.is_paused = self.log.is_paused = True
+
+    def end_period_now(self, time_ms: int) -> None:
+        """End a period that event time has passed before the engine was opened."""
+        if self.every_ms is not None and not self.is_paused:
+            arguments = None if self.arguments is None else self.arguments.newest
+            end_ms = time_ms // self.every_ms * self.every_ms
+            self._periods.append(_Period(end_ms, self._snapshots.newest(), self._core.now_s(), arguments))
 
     def count_error(self) -> None:
         """Note that an on_result has failed."""
@@ -905,46 +1063,6 @@ class LiveView(MakesByPeriods):
 
     def __repr__(self) -> str:
         return f"<LiveView {self.name}, SN {self.sn}>"
-
-
-class _Caller:
-    """Calls one on_result with the reports of a cursor, by the threads of an engine's callbacks."""
-
-    def __init__(self, view: LiveView, cursor: ViewCursor, on_result: OnReport, callbacks: Callbacks) -> None:
-        self._view, self._cursor, self._on_result, self._callbacks = view, cursor, on_result, callbacks
-        self._is_queued = False
-        self._failed = FailedCalls()
-        view.log.listen(self._wake)
-        with view.log.changed:
-            self._wake()
-
-    def _wake(self) -> None:
-        """Called with the log's lock held."""
-        if not self._is_queued and self._view.log.has_more(self._cursor, progress=False):
-            self._is_queued = True
-            self._callbacks.submit(self._report)
-
-    def _report(self) -> None:
-        for _ in range(REPORTS_AT_ONCE):
-            try:
-                report = self._view.next_report(self._cursor, 0.0)
-            except WukongsError:  # it was logged and counted when it happened
-                continue
-            if report is None:
-                break
-            try:
-                self._on_result(report)
-            except Exception:
-                self._view.count_error()
-                self._failed.note(report.query, f"report up to SN {report.snapshot}")
-            self._view.log.move(self._cursor, _end_of(report))
-        with self._view.log.changed:
-            self._is_queued = False
-            self._wake()
-
-
-def _end_of(report: ViewReport) -> Position:
-    return Position(report.snapshot, report.minor)
 
 
 def _columns(query: Query) -> tuple[str, ...]:

@@ -10,18 +10,30 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wukongs.csparql.algebra import Query
-from wukongs.errors import StreamError
+from wukongs.errors import CompactedError, StreamError
+from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.versions import Change
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
+from wukongs.live.declarations import parse_registered
+from wukongs.live.journal import DataFolder
+from wukongs.live.made_streams import Made
+from wukongs.live.reading import terms_of
+from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
-from wukongs.live.views.live_view import LiveView, OnReport
+from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
+from wukongs.live.views.live_view import LiveView, Stop
 from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.recovered_views import RecoveredViews
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import ViewArguments
+from wukongs.live.views.view_journal import ViewJournal
+from wukongs.live.views.view_log import Position
+from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
 from wukongs.rules.program import Rule
@@ -48,9 +60,18 @@ class _Step:
 class Views:
     """Called with the engine's lock held, but for `settle` and `stop`."""
 
-    def __init__(self, core: Core, callbacks: Callbacks, queries: Mapping[str, ContinuousQuery]) -> None:
-        """queries: those with windows, by name."""
+    def __init__(
+        self,
+        core: Core,
+        callbacks: Callbacks,
+        queries: Mapping[str, ContinuousQuery],
+        folder: DataFolder | None = None,
+    ) -> None:
+        """queries: those with windows, by name. folder: has the views, too."""
         self._core, self._callbacks, self._queries = core, callbacks, queries
+        self._journal = None if folder is None else ViewJournal(core, folder.note_positions)
+        if folder is not None:
+            folder.keep_views(self)
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
         self._news = threading.Condition(core.lock)
@@ -75,28 +96,87 @@ class Views:
         options: ViewOptions,
         on_result: OnReport | None,
         arguments: ViewArguments | None = None,
+        *,
+        makes: bool = False,
     ) -> LiveView:
-        """Register a view at the newest SN. Its thread builds what it keeps. arguments: of the view, if it has some."""
-        core = self._core
+        """Register a view at the newest SN. Its thread builds what it keeps. arguments: of the view, if it has some.
+        makes: the stream that it makes had no maker before."""
+        core, table = self._core, digest(source.bindings)
         core.finish_tick()
-        snapshot = self._snapshots.newest()
+        snapshot, of = self._snapshots.newest(), 0
         try:
             self._check_cycle(query, options)
-            view = LiveView(
-                core,
-                self._snapshots,
-                self._callbacks,
-                query,
-                source,
-                options,
-                snapshot,
-                self._forget,
-                self._check_cycle,
-                arguments,
-            )
+            if self._journal is not None:
+                of = self._log(query, source, options, arguments, has_callback=on_result is not None, makes=makes)
+            view = self._made(query, source, options, snapshot, arguments, of, table)
         except BaseException:
             self._snapshots.release(snapshot)
+            if of and self._journal is not None:  # no memory, or an interrupt
+                self._journal.change(of, "close")
             raise
+        self._begin(view)
+        if on_result is not None:
+            view.call(on_result)
+        return view
+
+    def _log(
+        self,
+        query: Query,
+        source: QuerySource,
+        options: ViewOptions,
+        arguments: ViewArguments | None,
+        *,
+        has_callback: bool,
+        makes: bool,
+    ) -> int:
+        """Log a view that is about to be registered; return its record. Raises StorageError."""
+        assert self._journal is not None
+        assert query.registration is not None
+        at = [self._core.sn, 0 if arguments is None else arguments.at.version]
+        begins_whole = options.snapshot and (source.output or query.registration.output) != "dstream"
+        cursor = [None if begins_whole else at, []]
+        state = {
+            "name": query.registration.name,
+            "source": {name: value for name, value in source._asdict().items() if name != "bindings"},
+            "options": options._asdict(),
+            "at": at,
+            "table": digest(source.bindings),
+            "names": None if arguments is None else list(arguments.names),
+            "cursors": {OWN: cursor, **({CALLED: cursor} if has_callback else {})},
+            "bound": [[1, "bind", source.bindings]] if arguments is not None and arguments.at.version else [],
+            "given": None if options.into is None else {} if options.snapshot else {"at": at},
+        }
+        return self._journal.register(state, makes=makes)
+
+    def _made(
+        self,
+        query: Query,
+        source: QuerySource,
+        options: ViewOptions,
+        snapshot: Snapshot,
+        arguments: ViewArguments | None,
+        of: int,
+        table: str | None,
+    ) -> LiveView:
+        return LiveView(
+            self._core,
+            self._snapshots,
+            self._callbacks,
+            query,
+            source,
+            options,
+            snapshot,
+            self._forget,
+            self._check_cycle,
+            arguments,
+            self._journal,
+            of,
+            table,
+        )
+
+    def _begin(self, view: LiveView) -> None:
+        """Have a view follow the stored graph from now on."""
+        core = self._core
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="wukongs-views", daemon=True)
             thread.start()  # raises if the process may have no more threads: the next call tries again
@@ -105,10 +185,75 @@ class Views:
         core.observer = self
         self._is_by_wall = core.sealed_ms is None
         view.end_period(self._clock_ms(), None)
-        if on_result is not None:
-            view.call(on_result)
         self._news.notify_all()
-        return view
+
+    # --- data folders -------------------------------------------------------------------------------------------------
+
+    def take_news(self) -> dict[int, Any]:
+        """As ViewRecords has it."""
+        return {} if self._journal is None else self._journal.take_news()
+
+    def states(self) -> Callable[[], list[dict[str, Any]]]:
+        """As ViewRecords has it."""
+        return states_of(self._views.values(), lambda: terms_of(self._core))
+
+    def restore(self, recovered: RecoveredViews, made_of: Callable[[str], Made | None]) -> None:
+        """Go on with the views of a data folder. made_of: returns the stream of an IRI that is made by others. Raises
+        StorageError."""
+        for state in recovered.states.values():
+            self._restore(state, made_of)
+        recovered.release()
+
+    def _restore(self, state: ViewState, made_of: Callable[[str], Made | None]) -> None:
+        core, options = self._core, ViewOptions(**state.options)
+        source = QuerySource.of(state.source)
+        query, own, versions = parse_registered(source), None, dict[int, Arguments]()
+        if state.names is not None:
+            own = ViewArguments(core, query, state.names)
+            versions = restored_arguments(own, state, core.registry)
+        made = None if options.into is None else made_of(options.into)
+        given = given_of(state, made)
+        held = {
+            position: snapshot for position in state.positions() if (snapshot := self._held(position, versions, own))
+        }
+        newest = Position(core.sn, 0 if own is None else own.newest.version)
+        anchor = Position(*given["at"]) if given is not None and "at" in given and not state.is_paused else None
+        try:
+            way = way_of(state, held.__contains__, anchor, newest)
+            start = way.start or newest
+            if own is not None:
+                own.stand_at(versions[start.minor])
+            snapshot = self._snapshots.newest() if way.start is None else self._snapshots.hold(held[start])
+            view = self._made(query, source, options, snapshot, own, state.of, state.table)
+            view.is_recovered = True
+            if state.is_paused:
+                view.begin_paused()
+            if given is not None:
+                restore_given(view, given)
+            stops = [
+                Stop(self._snapshots.hold(held[one]), versions[one.minor] if own is not None else None)
+                for one in way.stops
+            ]
+            view.go_on(reports_of(view, state) if way.start == state.position else (), way.cursors, stops)
+        finally:
+            for snapshot in held.values():
+                self._snapshots.release(snapshot)
+        if made is not None:
+            made.producer, view.made = view, made
+        self._begin(view)
+        if core.sealed_ms is not None:
+            view.end_period_now(core.sealed_ms)
+
+    def _held(
+        self, position: Position, versions: Mapping[int, Arguments], own: ViewArguments | None
+    ) -> Snapshot | None:
+        """Hold the version of the stored graph at a position; None: a view cannot stand there."""
+        if position.sn > self._core.sn or (own is not None and position.minor not in versions):
+            return None
+        try:
+            return self._snapshots.at(position.sn)
+        except CompactedError:
+            return None
 
     # --- streams that views make --------------------------------------------------------------------------------------
 
@@ -276,11 +421,14 @@ class Views:
         return [view.name for view in self._views.values() if view.is_behind(sn)]
 
     def stop(self) -> None:
-        """End the thread, then all views. Called without the lock."""
+        """End the thread. Called without the lock."""
         with self._core.lock:
             self._is_stopped = True
             self._news.notify_all()
         if self._thread is not None:
             self._thread.join()
+
+    def end(self) -> None:
+        """End all views, once a last checkpoint has what they are. Called without the lock."""
         for view in list(self._views.values()):
             view.end()

@@ -38,13 +38,18 @@ class Snapshots:
 
     def newest(self) -> Snapshot:
         """Hold the newest version; `release` gives it back."""
-        sn = self._core.sn
+        return self.at(self._core.sn)
+
+    def at(self, sn: int) -> Snapshot:
+        """Hold a version that can be read, as newest() does. A view that stands there is not behind before something
+        more is stored. Raises CompactedError."""
         found = self._held.get(sn)
         if found is None:
             handle = self._core.arrangement.open(sn, "live views", expires=False)
             found = self._held[sn] = Snapshot(sn, handle.read(), 0, handle, self._trace.sealed_count)
             if self._watcher is None:
                 self._watcher = self._trace.watch(sn)
+            self._watcher.sn = min(self._held)
         return self.hold(found)
 
     def note_newer(self) -> bool:

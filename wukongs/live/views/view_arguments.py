@@ -19,7 +19,7 @@ from wukongs.incremental.lifted import Lifted, reserved_ids
 from wukongs.incremental.versions import Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import Arguments as Table
-from wukongs.live.argument_tables import argument_table, known_ids
+from wukongs.live.argument_tables import argument_table, known_ids, text_table
 from wukongs.live.core import Core
 from wukongs.live.query_group import bindings_table
 from wukongs.live.reading import ids_of, terms_of
@@ -45,7 +45,7 @@ Numbers: TypeAlias = "Collection[int] | np.ndarray[Any, Any] | int"
 
 
 class ViewArguments:
-    """Called with the engine's lock held, but for `read`, `wanted`, `change_to` and `one`.
+    """Called with the engine's lock held, but for `checked`, `rows`, `wanted`, `change_to` and `one`.
 
     names: the columns of each table.
     lifted: the query with their patterns.
@@ -64,9 +64,29 @@ class ViewArguments:
         """Return the arguments of a new view. bindings: of its source, checked by check_view."""
         table = bindings_table(bindings, is_filled=False)
         found = ViewArguments(core, query, table.column_names)
-        found.bind(found.read(table, "bindings"))
+        found.bind(found.rows(found.checked(table, "bindings")))
         found.stand_at(found.newest)
         return found
+
+    def state(self) -> tuple[Arguments, list[tuple[int, ZSet]]]:
+        """Return what was bound where the view stands, and what each later version has changed."""
+        return self.at, [*self._changes]
+
+    def restore(self, at: Arguments, bound: Iterable[tuple[int, str, Any]]) -> dict[int, Arguments]:
+        """Take what the log of a data folder has: what was bound at one version, and what was bound (a table as text)
+        and unbound (numbers) behind, each with the version after it. Return all versions from that one on."""
+        self.newest = self.at = at
+        versions = {at.version: at}
+        for version, what, arguments in bound:
+            if version <= at.version:
+                continue
+            if what == "bind":
+                self.bind(self.rows(text_table(arguments, "bindings")))
+            else:
+                self.unbind(self.unbinding(self._numbers(arguments)))
+            assert self.newest.version == version, (self.newest.version, version)
+            versions[version] = self.newest
+        return versions
 
     def put_query(self, query: Query) -> None:
         """Ask another query for each argument. query: checked by check_arguments."""
@@ -78,29 +98,37 @@ class ViewArguments:
 
     # --- binding ------------------------------------------------------------------------------------------------------
 
-    def read(self, arguments: Table, what: str) -> BindingTable:
-        """Return a table of arguments as rows of term ids. what: the call, for messages.
+    def checked(self, arguments: Table, what: str) -> pyarrow.Table:
+        """Return arguments as a table. what: the call, for messages.
 
         Raises SettingsError (other columns than those of the view), DataError (a term that is none, a missing one)."""
-        if isinstance(arguments, list | tuple) and not arguments:
-            return BindingTable.empty(self.lifted.hidden)
-        return self._rows(argument_table(arguments, what), what)
+        import pyarrow as pa
 
-    def _rows(self, table: pyarrow.Table, what: str) -> BindingTable:
+        if isinstance(arguments, list | tuple) and not arguments:
+            return pa.table([pa.array([], pa.large_string())] * len(self.names), list(self.names))
+        table = argument_table(arguments, what)
         if {*table.column_names} != {*self.names}:
             expected, found = (", ".join(map(repr, sorted(names))) for names in (self.names, table.column_names))
             raise SettingsError(f"{what}: the view was registered with the columns {expected}, found {found}")
+        return table
+
+    def rows(self, table: pyarrow.Table) -> BindingTable:
+        """Return a table of `checked` as rows of term ids. Raises DataError (a term that is none)."""
         columns = (known_ids(self._core.registry, name, table.column(name)) for name in self.names)
         return BindingTable(self.lifted.hidden, tuple(columns), table.num_rows)
 
     def bind(self, rows: BindingTable) -> Int64Array:
-        """Bind arguments; return their numbers. rows: their terms, as `read` returns them."""
+        """Bind arguments; return their numbers. rows: their terms, as `rows` returns them."""
         bound = self.newest.numbered(rows)
         return self._put(bound)
 
-    def unbind(self, wanted: BindingTable) -> Int64Array:
-        """Unbind arguments; return their numbers. wanted: numbers, or rows of terms, each of which is the oldest equal
-        one. Raises DataError for one that is not bound; none is unbound then."""
+    def unbind(self, chosen: BindingTable) -> Int64Array:
+        """Unbind arguments; return their numbers. chosen: as `unbinding` returns them."""
+        return np.sort(self._put(ZSet.of(chosen, -1)))
+
+    def unbinding(self, wanted: BindingTable) -> BindingTable:
+        """Return the arguments that are to be unbound. wanted: numbers, or rows of terms, each of which is the oldest
+        equal one. Raises DataError for one that is not bound."""
         places, firsts = numbered(wanted.columns, wanted.length)
         counts = np.bincount(places, minlength=len(firsts))
         asked = wanted.take(firsts)
@@ -116,15 +144,14 @@ class ViewArguments:
         missing = np.flatnonzero(np.bincount(own, minlength=asked.length) < counts)
         if len(missing):
             raise DataError(self._not_bound(asked, int(missing[0])))
-        chosen = found.take(order[ranks < counts[own]])
-        return np.sort(self._put(ZSet.of(tables.project(chosen, self.newest.variables), -1)))
+        return tables.project(found.take(order[ranks < counts[own]]), self.newest.variables)
 
     def wanted(self, arguments: Table | Numbers) -> BindingTable:
         """Return what is to be unbound as rows of terms, or of numbers. Raises as read; SettingsError for anything
         else."""
         is_list = isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
         if is_list or is_table(arguments):
-            return self.read(cast("Table", arguments), "unbind")
+            return self.rows(self.checked(cast("Table", arguments), "unbind"))
         return self._numbers(cast("Numbers", arguments))
 
     def _numbers(self, numbers: Numbers) -> BindingTable:

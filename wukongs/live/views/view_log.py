@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
@@ -30,9 +30,6 @@ class Position(NamedTuple):
 
     sn: int
     minor: int = 0
-
-
-NOWHERE = Position(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +70,40 @@ class ViewCursor:
     """The position of one reader.
 
     sn: all reports up to this position were read.
-    fetched_sn: the position of the report that its reader got last, and may not have finished.
     needs_reset: the next report is a reset, whatever was read.
+    handed: positions behind sn up to which its reader may have got reports, and may have kept their sum: they stay ends
+    of reports.
+    is_beginning: its reader got a reset, and has not finished it.
+    name: of a cursor in a data folder, by which it is found after a restart.
+    noted: of what the log of the data folder says that it may have been handed, the positions behind sn.
+    is_noted_begun: the log says that its next report is no reset.
     error: raised to the reader next, in the place of a report.
     turn: held by its one active reader."""
 
     sn: Position
     needs_reset: bool
-    fetched_sn: Position = NOWHERE
+    name: str = ""
+    handed: set[Position] = field(default_factory=set)
+    is_beginning: bool = False
+    noted: set[Position] = field(default_factory=set)
+    is_noted_begun: bool = False
     error: WukongsError | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, sn: Position) -> None:
+        """Note that its reader is about to get a reset at a position."""
+        self.sn, self.needs_reset, self.is_beginning = sn, False, True
+        self.handed.clear()
+
+    def begin_again(self) -> None:
+        self.needs_reset, self.is_beginning = True, False
+
+    def as_json(self) -> list[Any]:
+        """Return where it stands, None if its next report is a reset, and the positions behind that its reader may
+        have."""
+        if self.needs_reset or self.is_beginning:
+            return [None, []]
+        return [list(self.sn), sorted(map(list, self.handed | self.noted))]
 
 
 class ViewLog:
@@ -106,6 +127,8 @@ class ViewLog:
         self._reports: list[LoggedReport] = []
         self._cursors: set[ViewCursor] = set()
         self._listeners: set[Callable[[], None]] = set()
+        self.on_move: Callable[[ViewCursor], None] = lambda _: None
+        """Called with the lock held when a cursor has moved."""
         budget.join(self)
 
     # --- the view's side ----------------------------------------------------------------------------------------------
@@ -126,7 +149,8 @@ class ViewLog:
         """Have all cursors begin with a reset, at a view that is at a position. error: raised to readers before."""
         with self.changed:
             for cursor in self._cursors:
-                cursor.needs_reset, cursor.error = True, error or cursor.error
+                cursor.begin_again()
+                cursor.error = error or cursor.error
             self.sn = sn
             self._trim()
             self._wake()
@@ -153,7 +177,7 @@ class ViewLog:
         """Sum the reports between the positions of cursors; where that frees nothing, have the cursor that is furthest
         behind begin again. Called with the lock held."""
         before = self.size_bytes
-        stops = {sn for one in self._cursors if not one.needs_reset for sn in (one.sn, one.fetched_sn)}
+        stops = {sn for one in self._cursors if not one.needs_reset for sn in (one.sn, *one.handed)}
         summed = list[LoggedReport]()
         for report in self._reports:
             if summed and not any(summed[-1].sn <= stop < report.sn for stop in stops):
@@ -167,7 +191,8 @@ class ViewLog:
             last_sn = min(cursor.sn for cursor in readers)
             for cursor in readers:
                 if cursor.sn == last_sn:
-                    cursor.needs_reset, self.reset_count = True, self.reset_count + 1
+                    cursor.begin_again()
+                    self.reset_count += 1
             self._trim()
 
     def _grow(self, change_bytes: int) -> None:
@@ -184,12 +209,31 @@ class ViewLog:
 
     # --- the readers' side --------------------------------------------------------------------------------------------
 
-    def cursor(self, *, needs_reset: bool) -> ViewCursor:
+    def cursor(self, name: str, *, needs_reset: bool) -> ViewCursor:
         """Return a new cursor, which stands where the log does."""
         with self.changed:
-            cursor = ViewCursor(self.sn, needs_reset)
+            cursor = ViewCursor(self.sn, needs_reset, name)
             self._cursors.add(cursor)
             return cursor
+
+    @property
+    def cursors(self) -> list[ViewCursor]:
+        """All cursors. Called with the lock held."""
+        return [*self._cursors]
+
+    @property
+    def reports(self) -> list[LoggedReport]:
+        """The reports that are not read yet. Called with the lock held."""
+        return [*self._reports]
+
+    def restore(self, reports: Iterable[LoggedReport], cursors: Iterable[ViewCursor]) -> None:
+        """Take what the log of a data folder has: cursors in the place of those that are there, and what they have not
+        read up to where the view stands."""
+        with self.changed:
+            self._cursors = {*cursors}
+            self._reports = [*reports]
+            self._grow(sum(report.size_bytes for report in self._reports))
+            self._trim()
 
     def next_report(self, cursor: ViewCursor) -> LoggedReport | None:
         """Return the next report for a cursor that needs no reset.
@@ -197,8 +241,12 @@ class ViewLog:
         None: there is none. Called with the lock held."""
         found = next((report for report in self._reports if report.sn > cursor.sn), None)
         if found is not None:
-            cursor.fetched_sn = found.sn
+            cursor.handed.add(found.sn)
         return found
+
+    def ends_behind(self, cursor: ViewCursor, count: int) -> list[Position]:
+        """Return the ends of the next reports for a cursor, some at most. Called with the lock held."""
+        return [report.sn for report in self._reports if report.sn > cursor.sn][:count]
 
     def check(self, cursor: ViewCursor) -> None:
         """Raise the error that waits for a cursor, once; ForkError in a child process. Called with the lock held."""
@@ -212,8 +260,11 @@ class ViewLog:
         """Note that a cursor has read everything up to a position."""
         with self.changed:
             if not cursor.needs_reset:
-                cursor.sn = max(cursor.sn, sn)
+                cursor.sn, cursor.is_beginning = max(cursor.sn, sn), False
+                cursor.handed = {one for one in cursor.handed if one > cursor.sn}
+                cursor.noted = {one for one in cursor.noted if one > cursor.sn}
                 self._trim()
+                self.on_move(cursor)
 
     def has_more(self, cursor: ViewCursor, *, progress: bool) -> bool:
         """Tell whether a reader gets something now. Called with the lock held."""
