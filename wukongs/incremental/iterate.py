@@ -304,9 +304,8 @@ class Asking:
 def asked_by(below: LookUp, path: Operator) -> LookUp:
     """Return the operators of a part that rows of a path are joined to: the path's origins are bound there, if it has
     other origins than a constant or all nodes. path: the operators of the other side."""
-    reached = path.children[0] if path.children else path
-    if isinstance(reached, Reached) and isinstance(reached.origin, Variable) and not reached.user.is_everywhere:
-        return Asking(below, reached)
+    if isinstance(path, Reached) and isinstance(path.origin, Variable) and not path.user.is_everywhere:
+        return Asking(below, path)
     return below
 
 

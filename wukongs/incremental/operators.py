@@ -61,13 +61,14 @@ from wukongs.csparql.scope import (
     possible_variables,
 )
 from wukongs.csparql.terms import Variable
+from wukongs.csparql.walk import join_operands
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
-from wukongs.incremental.iterate import Reached, asked_by, paths_last
+from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
-from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
+from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.binding_table import BindingTable
@@ -224,9 +225,9 @@ class Existing:
     """A filter or BIND with EXISTS: applied to the change of the part below; and to its rows for which the pattern of
     an EXISTS may have other solutions than before, at both ends of the change.
 
-    children: the part below; then, if the patterns of all EXISTS are basic graph patterns with filters, these without
-    their filters: rows that are compatible with a change of theirs are looked up. Else all rows are taken when a triple
-    was inserted or deleted that such a pattern may read."""
+    children: the part below; then, if the patterns of all EXISTS are triple patterns and paths with filters, these
+    without their filters: rows that are compatible with a change of theirs are looked up. Else all rows are taken when
+    a triple was inserted or deleted that such a pattern may read."""
 
     node: Filter | Extend
     children: tuple[Operator, ...]
@@ -240,27 +241,35 @@ class Existing:
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
         patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
-        reads, joins = reads_of(patterns, evaluation), list[DeltaJoin]()
+        reads, others = reads_of(patterns, evaluation), list[Node]()
         for pattern in patterns:
             while isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
                 pattern = pattern.pattern
-            if not isinstance(pattern, Bgp) or (join := DeltaJoin.of(pattern, evaluation)) is None:
+            if not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
                 return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
-            joins.append(join)
-        others = joins[0].node if len(joins) == 1 else Bgp(())
-        return Existing(node, (_looked_up(node.pattern, others, evaluation), *joins), evaluation, reads)
+            others.append(pattern)
+        below = _looked_up(node.pattern, others[0] if len(others) == 1 else Bgp(()), evaluation)
+        partners = list[Operator]()
+        for pattern in others:
+            bound = certain_variables(node.pattern) & possible_variables(pattern)
+            partners.append(Reached.of(pattern, evaluation, bound) or operator_of(pattern, evaluation))
+            below = asked_by(below, partners[-1])
+        return Existing(node, (below, *partners), evaluation, reads)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         return _applied(self.node, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
-        return self._applied(self.children[0].begin(stored), stored)
+        below, *partners = self.children
+        found = self._applied(below.begin(stored), stored)
+        for partner in partners:
+            install(partner, stored)
+        return found
 
     @noted
     def change(self, change: Change) -> ZSet:
         found = self._applied(self.children[0].change(change), change.after)
-        if self.reads(change):
-            rows = self._concerned(change)
+        if len(rows := self._concerned(change)):
             found = found.plus(self._applied(rows, change.after), self._applied(rows, change.before).negated())
         return found.consolidated()
 
@@ -269,8 +278,10 @@ class Existing:
         below, *partners = self.children
         if not partners:
             assert isinstance(below, Kept), below
-            return below.before.rows()
+            return below.before.rows() if self.reads(change) else ZSet.empty()
         changed = ZSet.empty().plus(*(partner.change(change) for partner in partners))
+        if not len(changed):
+            return ZSet.empty()
         return below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -420,6 +431,11 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Slice() if not has_exists(node):
             return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
     return Refresh.of(node, evaluation)
+
+
+def _has_partners(node: Node, evaluation: Evaluation) -> bool:
+    """Tell whether the rows for which a part of an EXISTS has other solutions are compatible with its change."""
+    return (isinstance(node, Bgp) and bool(node.patterns)) or (evaluation.leaf is None and has_rule(node, evaluation))
 
 
 def _is_plain(pattern: Node) -> bool:

@@ -149,6 +149,8 @@ class QueryMaker:
         if self._of_graphs and rng.random() < 0.35:
             return self._graph_part(inner)
         one, other = rng.sample(VARIABLES, 2)
+        if self._of_paths and rng.random() < 0.15:
+            return f"FILTER {rng.choice(('', 'NOT '))}EXISTS {{ {self._triples()} }}"
         match rng.randrange(12):
             case 0 | 1:
                 return f"OPTIONAL {self.group(inner)}"
