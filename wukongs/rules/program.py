@@ -8,8 +8,8 @@ list may say only what means the same without its braces:
 * A NOT EXISTS shares with the rest of the rule only variables that its own group binds.
 * A variable of BIND stands in no pattern.
 
-A body with OPTIONAL, MINUS, EXISTS, a path that repeats, or a UNION below GROUP BY is no list. It stays a part of a
-query (`Rule.where`), and means what it means there.
+A body with OPTIONAL, MINUS, EXISTS, a path that repeats, UNDEF, or a UNION below GROUP BY is no list. It stays a part
+of a query (`Rule.where`), and means what it means there.
 
 A rule feeds another one if its head may match a pattern there. The rules that feed each other in a circle are one
 stratum (a strongly connected component), and the strata are in an order in which each reads only itself and those
@@ -229,6 +229,8 @@ def _is_list(node: Node, aggregation: Aggregation | None) -> bool:
             if isinstance(condition, Exists) and not any(isinstance(one, inner) for one in parts_of(condition.pattern)):
                 absent |= {id(condition)} if condition.negated else set()
     if any(isinstance(part, Exists) and id(part) not in absent for part in parts):
+        return False
+    if any(isinstance(part, Values) and any(None in row for row in part.rows) for part in parts):
         return False
     return not any(isinstance(part, more if aggregation is None else (*more, Union)) for part in parts)
 
