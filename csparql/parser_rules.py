@@ -42,7 +42,6 @@ _NOT_HERE = {
     "ORDER": ("no ORDER BY in a rule", "leave it out: conclusions have no order"),
     "LIMIT": ("no LIMIT in a rule", "leave it out: a rule holds for all solutions"),
     "OFFSET": ("no OFFSET in a rule", "leave it out: a rule holds for all solutions"),
-    "UNDEF": ("no UNDEF in a rule", "write the rows without this variable as a rule of their own"),
     "SAMPLE": ("no SAMPLE in a rule", "write MIN or MAX, which always choose the same"),
     "GROUP_CONCAT": ("no GROUP_CONCAT in a rule", "its text depends on the order of the rows"),
     **dict.fromkeys(

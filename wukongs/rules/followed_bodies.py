@@ -101,10 +101,11 @@ class FollowedBody:
         assert self._top is not None
         self._at, self._mark, self._gained = graph.now.batches, graph.mark, ZSet.empty()
         self._evaluate_at_next()
-        found = self._top.begin(self._at)
+        mark = self.evaluation.limits.mark()
+        found = self._top.begin(self._at).consolidated().table
         self.is_in_step = True
-        self._hold()
-        return found.consolidated().table
+        self._count_kept(mark)
+        return found
 
     def lost(self, graph: ChangingGraph) -> BindingTable:
         """Move to the graph as it is now; return the solutions that were deleted. Those that were inserted, and not
@@ -122,6 +123,7 @@ class FollowedBody:
     def _moved(self, graph: ChangingGraph) -> ZSet:
         assert self._top is not None
         assert self._reads is not None
+        mark = self.evaluation.limits.mark()
         if not self.is_in_step:
             self._evaluate_at_next()
             install(self._top, self._at)
@@ -137,13 +139,16 @@ class FollowedBody:
         before, self._version = self._version, self._version + 1
         self.evaluation.span = before, self._version
         found = self._top.change(change).consolidated()
-        self._hold()
+        self._count_kept(mark)
         return found
 
-    def _hold(self) -> None:
-        """Count what is kept among the bytes of the execution."""
+    def _count_kept(self, mark: int) -> None:
+        """Count what is kept among the bytes that the execution may hold at once; what was held since a mark is given
+        back."""
         assert self._top is not None
-        self.evaluation.limits.hold(sum(operator.kept_bytes for _, operator in operators_of(self._top)))
+        limits = self.evaluation.limits
+        limits.hold(sum(operator.kept_bytes for _, operator in operators_of(self._top)))
+        limits.back_to(mark, 0)
 
 
 def _of_sign(rows: ZSet, sign: int) -> BindingTable:

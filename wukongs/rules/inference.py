@@ -78,7 +78,7 @@ class Ruleset:
 
     @staticmethod
     def of(rules: Iterable[InstalledRule]) -> Ruleset:
-        """Raises RuleError, also for a circle through NOT EXISTS or an aggregate."""
+        """Raises RuleError, also for a circle through what has to be complete."""
         by_name = {rule.name: rule for rule in rules}
         running = [one for rule in by_name.values() if not rule.is_paused for one in _plain(rule)]
         return Ruleset(by_name, Program.of(running))

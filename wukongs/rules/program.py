@@ -8,8 +8,8 @@ list may say only what means the same without its braces:
 * A NOT EXISTS shares with the rest of the rule only variables that its own group binds.
 * A variable of BIND stands in no pattern.
 
-A body with OPTIONAL, MINUS, EXISTS, a path that repeats, or a UNION below GROUP BY is no list. It stays a part of a
-query (`Rule.where`), and means what it means there.
+A body with OPTIONAL, MINUS, EXISTS, a path that repeats, UNDEF, or a UNION below GROUP BY is no list. It stays a part
+of a query (`Rule.where`), and means what it means there.
 
 A rule feeds another one if its head may match a pattern there. The rules that feed each other in a circle are one
 stratum (a strongly connected component), and the strata are in an order in which each reads only itself and those
@@ -221,7 +221,7 @@ def rules_of(parsed: ParsedRule, into: Term | None = None, reads: Term | None = 
 
 def _is_list(node: Node, aggregation: Aggregation | None) -> bool:
     """Tell whether a body is triple patterns, FILTERs, BINDs, VALUES, NOT EXISTS of patterns, and UNIONs of these."""
-    more: tuple[type, ...] = (LeftJoin, Minus, PathPattern)
+    more: tuple[type, ...] = (LeftJoin, Minus, PathPattern, GraphNames)
     parts, absent = list(parts_of(node)), set[int]()
     for part in parts:
         for condition in _conjuncts(part.condition) if isinstance(part, Filter) else ():
@@ -229,6 +229,8 @@ def _is_list(node: Node, aggregation: Aggregation | None) -> bool:
             if isinstance(condition, Exists) and not any(isinstance(one, inner) for one in parts_of(condition.pattern)):
                 absent |= {id(condition)} if condition.negated else set()
     if any(isinstance(part, Exists) and id(part) not in absent for part in parts):
+        return False
+    if any(isinstance(part, Values) and any(None in row for row in part.rows) for part in parts):
         return False
     return not any(isinstance(part, more if aggregation is None else (*more, Union)) for part in parts)
 
@@ -247,9 +249,7 @@ def _rules_of_parts(
             yield from rules_of(alone, into, reads)
             continue
         parts = list(parts_of(branch))
-        _check_graphs(parsed, [part for part in parts if isinstance(part, TriplePattern | PathPattern)])
-        if any(isinstance(part, GraphNames) for part in parts):
-            raise _no_triples(parsed)
+        _check_graphs(parsed, [part for part in parts if isinstance(part, TriplePattern | PathPattern | GraphNames)])
         if not any(isinstance(part, TriplePattern | PathPattern) for part in parts):
             raise _no_pattern(parsed)
         where = _reading(branch, into if reads is None else reads)
@@ -348,16 +348,9 @@ def _bodies(parsed: ParsedRule, node: Node) -> list[_Body]:
             return [_filtered(parsed, body, node.condition) for body in _bodies(parsed, node.pattern)]
         case Extend():
             return [_extended(parsed, body, node) for body in _bodies(parsed, node.pattern)]
-        case GraphNames():
-            raise _no_triples(parsed)
         case _:
             expected = "triple patterns, GRAPH <iri>, FILTER, NOT EXISTS, BIND, VALUES and UNION in a rule"
             raise parsed.error(expected, type(node).__name__)
-
-
-def _no_triples(parsed: ParsedRule) -> RuleError:
-    hint = "put triple patterns into the block, before BIND"
-    return parsed.error("a block of GRAPH that begins with triples", "another one", hint, parsed.first("GRAPH"))
 
 
 def _no_pattern(parsed: ParsedRule) -> RuleError:
@@ -371,7 +364,7 @@ def _check_count(parsed: ParsedRule, count: int) -> None:
         raise parsed.error(expected, f"{count}", "write several rules", parsed.first("UNION"))
 
 
-def _check_graphs(parsed: ParsedRule, patterns: Iterable[TriplePattern | PathPattern]) -> None:
+def _check_graphs(parsed: ParsedRule, patterns: Iterable[TriplePattern | PathPattern | GraphNames]) -> None:
     for pattern in patterns:
         if isinstance(pattern.graph, Term) and pattern.graph.text.startswith(OWN_GRAPHS):
             hint = "a pattern without GRAPH reads the graph that the rule is installed into"
@@ -537,12 +530,15 @@ def _feeders(
     return [*heads.get((graph, predicate), ()), *heads.get((graph, _ANY), ())]
 
 
+_FROM, _BY, _TO = Variable("from"), Variable("by"), Variable("to")
+"""The parts of the triples that a path or the existence of a graph reads."""
 Reads = Iterator[tuple[TriplePattern, bool, str]]
 
 
 def reads_of(rule: Rule) -> Reads:
     """Yield each pattern of a rule, whether it has to be complete, and the pattern in words. A path is a pattern for
-    each of its links; if it may have no length, and both ends may be any node, it reads all triples of its graph."""
+    each of its links; if it may have no length, and both ends may be any node, it reads all triples of its graph. So
+    does a block of GRAPH that begins with something else than triples: it asks whether there is such a graph."""
     is_grouped = rule.aggregation is not None
     if rule.where is not None:
         yield from _reads_in(rule.where, "a group of" if is_grouped else "", frozenset())
@@ -562,13 +558,16 @@ def _reads_in(node: Node, word: str, nodes: frozenset[tuple[GraphRef, Variable]]
             yield from ((pattern, bool(word), _words(word, _shown(pattern))) for pattern in patterns)
         case PathPattern(path=path, graph=graph):
             automaton = automaton_of(path)
-            predicates = [link.predicate or _ANY for link in automaton.links()]
+            predicates = [link.predicate or _BY for link in automaton.links()]
             ends = [end for end in (node.subject, node.object) if isinstance(end, Variable)]
             if automaton.is_nullable and len(ends) == 2 and not any((graph, end) in nodes for end in ends):
-                predicates.append(_ANY)
+                predicates.append(_BY)
             for predicate in dict.fromkeys(predicates):
-                pattern = TriplePattern(Variable("from"), predicate, Variable("to"), graph)
+                pattern = TriplePattern(_FROM, predicate, _TO, graph)
                 yield pattern, True, _words(word or "a path of", _shown(pattern))
+        case GraphNames(graph=graph):
+            pattern = TriplePattern(_FROM, _BY, _TO, graph)
+            yield pattern, True, _words(word or "the existence of", _shown(pattern))
         case Join() | Union():
             inner = known if isinstance(node, Join) else nodes
             yield from _reads_in(node.left, word, inner)

@@ -82,9 +82,10 @@ class Reader:
         """Yield the solutions of a query that agree with some of the seeds, in tables. Raises QueryTimeout,
         BudgetExceeded."""
         if isinstance(question, Part):
-            terms = self.terms()
+            terms, mark = self.terms(), self.limits.mark()
             evaluation = Evaluation(_CLAUSE, self.constants, terms, self.limits)
             yield self.known(question.solutions(evaluation, over.batches, seeds), terms)
+            self.limits.back_to(mark, 0)
             return
         known, dataset = self._kept.get(into, (None, None))
         if dataset is None or known is not over or over.divided is not None:  # more may have been fetched since

@@ -144,6 +144,15 @@ def test_pause_replace_and_close(engine: wukongs.Engine) -> None:
     register(engine, "CONSTRUCT { ?x :far ?z } WHERE { ?x :p ?y . ?y :p ?z }")
 
 
+def test_optional_minus_and_paths(engine: wukongs.Engine) -> None:
+    query = register(engine, "CONSTRUCT { ?x :far ?y } WHERE { ?x :p+ ?y MINUS { ?x :q ?y } OPTIONAL { ?y :q ?z } }")
+    assert graph(engine) == {("a", "far", "b"), ("a", "far", "c"), ("b", "far", "c")}
+    engine.update(EX + "INSERT DATA { :a :q :c } ; DELETE DATA { :b :p :c }")
+    assert graph(engine) == {("a", "far", "b")}
+    query.close()
+    assert graph(engine) == set()
+
+
 def test_it_reports_nothing(engine: wukongs.Engine) -> None:
     query = register(engine, "CONSTRUCT { ?x :far ?z } WHERE { ?x :p ?y . ?y :p ?z }")
     for call in (query.results, query.aresults, query.content):

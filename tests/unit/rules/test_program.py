@@ -129,14 +129,11 @@ def test_into_goes_to_the_rules() -> None:
         ("{ ?x <p> ?y FILTER(?z > 1) } ?x <q> ?z", "variables in FILTER that its group binds", "?z", "?z > 1"),
         ("{ ?x <p> ?y FILTER NOT EXISTS { ?x <r> ?z } } ?x <q> ?z", "variables in FILTER", "?z", "?z } }"),
         ("?x <p> ?y FILTER NOT EXISTS { FILTER(?y > 1) }", "a triple pattern in NOT EXISTS", "none", "EXISTS"),
-        ("?x <p> ?y OPTIONAL { ?y <q> ?v } FILTER NOT EXISTS { GRAPH <g> {} }", "a block of GRAPH", "another", "GRAPH"),
-        ("?x <p> ?y OPTIONAL { GRAPH <g> { BIND(1 AS ?z) } }", "a block of GRAPH that begins", "another", "GRAPH"),
         ("?x <p>+ ?y OPTIONAL { GRAPH <urn:x-wukongs:x> { ?x <q> ?y } }", "a graph of your own", "wukongs:x", "GRAPH"),
         ("VALUES (?x ?y) { (1 2) } FILTER NOT EXISTS { VALUES ?x { 1 } }", "a triple pattern outside", "none", "r:"),
         ("?x <p> ?y FILTER NOT EXISTS { ?x <r> ?z FILTER(?v > 1) }", "variables in FILTER", "?v", "?v > 1"),
         ("BIND(?y AS ?z) ?x <p> ?y", "variables in BIND that its group binds", "?y", "?y AS"),
         ("?x <p> ?y BIND(?y AS ?z) ?z <q> ?y", "a variable after AS that stands nowhere else", "?z", "?z) ?z"),
-        ("GRAPH <g> { BIND(1 AS ?z) ?x <p> ?y }", "a block of GRAPH that begins with triples", "another", "GRAPH"),
         ("GRAPH <urn:x-wukongs:inferred> { ?x <p> ?y }", "a graph of your own", "<urn:x-wukongs:inferred>", "GRAPH"),
         ("VALUES (?x ?y) { (1 2) }", "a triple pattern outside of NOT EXISTS", "none", "r:"),
         ("", "a triple pattern outside of NOT EXISTS", "none", "r:"),
@@ -186,8 +183,9 @@ def test_a_group_that_is_none_is_refused(select: str, expected: str) -> None:
         ("?x <p>+ ?y", 0, ["a path of ?from <p> ?to"]),
         ("?x <p> ?z . ?z <q>* ?y", 1, ["a path of ?from <q> ?to"]),
         ("?x <p> ?y . <a> <q>* ?z", 1, ["a path of ?from <q> ?to"]),
-        ("?x <q>* ?y", 0, ["a path of ?from <q> ?to", "a path of ?from ? ?to"]),
-        ("GRAPH <g> { ?x <p> ?z } ?z <q>* ?y", 1, ["a path of ?from <q> ?to", "a path of ?from ? ?to"]),
+        ("?x <q>* ?y", 0, ["a path of ?from <q> ?to", "a path of ?from ?by ?to"]),
+        ("GRAPH <g> { ?x <p> ?z } ?z <q>* ?y", 1, ["a path of ?from <q> ?to", "a path of ?from ?by ?to"]),
+        ("?x <p> ?y GRAPH <g> { BIND(1 AS ?z) }", 1, ["the existence of GRAPH <g> { ?from ?by ?to }"]),
         ("?x <p> ?y OPTIONAL { ?y (<q>/<r>)? ?z }", 1, ["OPTIONAL { ?from <q> ?to }", "OPTIONAL { ?from <r> ?to }"]),
     ],
 )
@@ -219,6 +217,13 @@ def test_a_body_that_is_no_list_names_the_graph_that_it_reads() -> None:
     [rule] = rules("RULE r: CONSTRUCT { ?x <h> ?y } WHERE { ?x <p>+ ?y MINUS { ?y <q> ?z } }", iri("g"))
     assert rule.graphs() == {iri("g")}
     assert all(pattern.graph == iri("g") for pattern, _, _ in reads_of(rule))
+
+
+@pytest.mark.parametrize("part", ["OPTIONAL", "MINUS", "FILTER EXISTS", "FILTER NOT EXISTS"])
+@pytest.mark.parametrize("inner", ["?x <q> ?z", "?x <q>+ ?z", "?x <p> ?z FILTER NOT EXISTS { ?z <q>* ?x }"])
+def test_all_graphs_of_a_body_are_read(part: str, inner: str) -> None:
+    [rule] = body(f"?x <p> ?y {part} {{ GRAPH <g> {{ {inner} }} }}")
+    assert rule.graphs() == {None, iri("g")}
 
 
 def test_branches_multiply_up_to_a_bound() -> None:
@@ -400,7 +405,7 @@ def test_a_graph_that_is_named_is_the_one_into_which_a_rule_concludes() -> None:
         ("RULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <p>+ ?y }", "a feeds a by a path of ?from <p> ?to"),
         (
             "RULE a: CONSTRUCT { ?x <h> ?y } WHERE { ?x <p>* ?y }",
-            "a feeds a by a path of ?from ? ?to",
+            "a feeds a by a path of ?from ?by ?to",
         ),
     ],
 )
