@@ -81,7 +81,9 @@ class KeptSums:
         """Bind an argument, and unbind another."""
         bound = self.views["bound"]
         bound.bind([{"s": f"<http://ex/n{number % 12}>"}])
-        numbers = [int(row[0].split('"')[1]) for row in rows_of(bound.content()) if row[0] is not None and '"' in row[0]]
+        numbers = [
+            int(row[0].split('"')[1]) for row in rows_of(bound.content()) if row[0] is not None and '"' in row[0]
+        ]
         if len(numbers) > 3:
             bound.unbind(min(numbers))
 

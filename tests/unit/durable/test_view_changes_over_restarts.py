@@ -225,6 +225,24 @@ def test_a_view_that_was_not_registered_again_can_be_read_and_closed(folder: Fol
     assert folder.engine.queries() == []
 
 
+def test_a_rule_goes_on_for_whoever_registers_its_query_again(folder: Folder) -> None:
+    text = "CONSTRUCT { ?a :r ?c } WHERE { ?a :p ?b . ?b :p ?c }"
+    folder.register(text, into=GRAPH)
+    folder.insert(":a :p :b", ":b :p :c")
+    folder.kill()
+    with pytest.raises(wukongs.RuleError, match="a name that no other rule has"):
+        folder.register("CONSTRUCT { ?a :r ?c } WHERE { ?a :p ?c }", into=GRAPH)
+    sn = folder.engine.stats()["sn"]
+    rule = folder.register(text, into=GRAPH)
+    assert folder.engine.stats()["sn"] == sn
+    folder.insert(":c :p :d")
+    assert len(folder.engine.query(f"SELECT * {{ GRAPH <{GRAPH}> {{ ?s ?p ?o }} }}")) == 2
+    with pytest.raises(wukongs.RuleError, match="a name that no other rule has"):
+        folder.register(text, into=GRAPH)
+    rule.close()
+    assert folder.engine.rules() == []
+
+
 # --- into a stream ----------------------------------------------------------------------------------------------------
 
 CONSTRUCT = "CONSTRUCT { ?a :reaches ?c } WHERE { ?a :p ?b . ?b :p ?c }"
