@@ -52,10 +52,10 @@ class RuleQuery:
         """Return some rules and this one; one that was found in the data folder goes on for whoever first registers the
         same text. Raises RuleError (a name that is taken)."""
         known = ruleset.rules.get(self.name)
-        if known is not None and known.name in self._backend.recovered_rules:
-            if known.says == (text_of(self.parsed), self.into, self.reads):
-                self._backend.recovered_rules.discard(self.name)
-                return ruleset
+        says = text_of(self.parsed), self.into, self.reads
+        if known is not None and known.name in self._backend.recovered_rules and known.says == says:
+            self._backend.recovered_rules.discard(self.name)
+            return ruleset
         return ruleset.with_rules([self.parsed], self.into, self.reads)
 
     def _rule(self) -> InstalledRule:
