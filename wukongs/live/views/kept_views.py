@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of live views, and how views go on from what a data folder has kept.
+"""Live views in the checkpoint of a data folder, and how they go on from there.
 
 A view stands where the checkpoint has it, with the reports that its readers have not read, or at the first position of
 a reader, if all of them are behind that. Its operators are evaluated there. It then moves by the changes of the stored

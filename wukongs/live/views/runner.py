@@ -190,11 +190,11 @@ class Views:
     # --- data folders -------------------------------------------------------------------------------------------------
 
     def take_news(self) -> dict[int, Any]:
-        """As ViewRecords has it."""
+        """Do as ViewRecords.take_news, for the log."""
         return {} if self._journal is None else self._journal.take_news()
 
     def states(self) -> Callable[[], list[dict[str, Any]]]:
-        """As ViewRecords has it."""
+        """Do as ViewRecords.states, for a checkpoint."""
         return states_of(self._views.values(), lambda: terms_of(self._core))
 
     def restore(self, recovered: RecoveredViews, made_of: Callable[[str], Made | None]) -> None:

@@ -61,7 +61,7 @@ class ViewReaders:
         self.log.restore(reports, self._cursors.values())
 
     def results(self, timeout_s: float | None, group: str | None, *, progress: bool) -> Iterator[ViewReport]:
-        """As LiveView.results."""
+        """Do the same as LiveView.results."""
         check_seconds(timeout_s)
         cursor = self._of_group(group)
         return self._read(cursor, timeout_s, progress=progress, is_shared=group is not None)
@@ -69,7 +69,7 @@ class ViewReaders:
     async def aresults(
         self, timeout_s: float | None, group: str | None, *, progress: bool
     ) -> AsyncIterator[ViewReport]:
-        """As LiveView.aresults."""
+        """Do the same as LiveView.aresults."""
         check_seconds(timeout_s)
         cursor, loop, arrived = self._of_group(group), asyncio.get_running_loop(), asyncio.Event()
 
