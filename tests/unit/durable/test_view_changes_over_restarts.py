@@ -253,6 +253,21 @@ def test_a_view_that_was_not_registered_again_can_be_read_and_closed(folder: Fol
     assert folder.engine.queries() == []
 
 
+def test_a_backup_is_restored_with_its_views(folder: Folder, tmp_path: Path) -> None:
+    """Numbers of arguments and positions of readers begin anew."""
+    folder.insert(":a :p :x", ":b :p :y")
+    text = "SELECT ?b WHERE { ?a :p ?b }"
+    view = folder.register(text, bindings=[{"a": "<http://ex/a>"}], keep=True)
+    view.bind([{"a": "<http://ex/b>"}])
+    view.unbind(0)
+    folder.engine.backup(tmp_path / "backup")
+    with wukongs.Engine() as engine:
+        engine.restore(tmp_path / "backup")
+        engine.settle(60)
+        again = engine.register(f"{EX} REGISTER QUERY v AS {text}", bindings=[{"a": "<http://ex/b>"}], keep=True)
+        assert rows_of(again.content()) == [("0", "http://ex/y")]
+
+
 def test_a_rule_goes_on_for_whoever_registers_its_query_again(folder: Folder) -> None:
     text = "CONSTRUCT { ?a :r ?c } WHERE { ?a :p ?b . ?b :p ?c }"
     folder.register(text, into=GRAPH)

@@ -22,7 +22,6 @@ from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.journal import DataFolder
 from wukongs.live.made_streams import Made
-from wukongs.live.reading import terms_of
 from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
@@ -195,7 +194,7 @@ class Views:
 
     def states(self) -> Callable[[], list[dict[str, Any]]]:
         """Do as ViewRecords.states, for a checkpoint."""
-        return states_of(self._views.values(), lambda: terms_of(self._core))
+        return states_of(self._core, self._views.values())
 
     def restore(self, recovered: RecoveredViews, made_of: Callable[[str], Made | None]) -> None:
         """Go on with the views of a data folder. made_of: returns the stream of an IRI that is made by others. Raises
