@@ -32,6 +32,8 @@ PARTS = (
     "http-idle",
     "attacks",
     "views",
+    "views-dataflow",
+    "views-tpch",
 )
 
 
@@ -58,7 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, metavar="M", help="of nodes-soak: how long")
     parser.add_argument("--rate", type=int, metavar="N", help="of nodes-soak: tuples a second (default: 50000)")
     parser.add_argument(
-        "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline, rules: these questions only"
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="QUESTION",
+        help="of store, pipeline, rules, views-dataflow, views-tpch: these questions only",
     )
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
@@ -165,6 +171,14 @@ def run(
         from wukongs.bench.views.run import main as run_views
 
         return run_views(report, quick)
+    if name == "views-dataflow":
+        from wukongs.bench.views.beside_dataflow import main as run_dataflow
+
+        return run_dataflow(report, quick, only)
+    if name == "views-tpch":
+        from wukongs.bench.views.tpch.run import main as run_tpch
+
+        return run_tpch(report, data, quick, only)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)

@@ -162,6 +162,13 @@ def automaton_of(path: Path) -> Automaton:
     return automaton(path)
 
 
+@lru_cache(AUTOMATA_MAX)
+def written_out(path: Path) -> Automaton:
+    """Return the automaton of a path whose walks it has whole: it counts no steps, and has a state for each."""
+    positions = _Positions()
+    return _made(positions, positions.part(path, False))
+
+
 def automaton(path: Path) -> Automaton:
     """Return the automaton of a path from its subject on; for the way back ask for that of Inverse(path)."""
     base, inverted, steps_max = path, False, None
@@ -172,12 +179,16 @@ def automaton(path: Path) -> Automaton:
         steps_max = 1 if isinstance(base, ZeroOrOne) else base.high
         base = OneOrMore(base.path) if isinstance(base, Repeated) and base.low else ZeroOrMore(base.path)
     positions = _Positions()
-    whole = positions.part(base, inverted)
+    return replace(_made(positions, positions.part(base, inverted)), steps_max=steps_max)
+
+
+def _made(positions: _Positions, whole: _Part) -> Automaton:
+    """Return the automaton of the positions of a path."""
     positions.following[0].update(dict.fromkeys(whole.first))
     ending = set(whole.last) | ({0} if whole.nullable else set())
     accepting = [number in ending for number in range(len(positions.following))]
     edges = [tuple((positions.links[after - 1], after) for after in one) for one in positions.following]
-    return replace(_merged(accepting, edges), steps_max=steps_max)
+    return _merged(accepting, edges)
 
 
 def _merged(accepting: list[bool], edges: list[tuple[tuple[Link, int], ...]]) -> Automaton:

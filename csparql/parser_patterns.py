@@ -253,8 +253,6 @@ class PatternParser:
         """Whether triples of INSERT DATA or DELETE DATA are read."""
         self.in_rule = False
         """Whether a rule is read, where a triple that cannot be is a mistake."""
-        self.searched: list[Token] = []
-        """Where the paths begin that take a search."""
         self.unnamed_reifiers: set[Token] = set()
         """The tokens that stand for a blank node though none is written."""
 
@@ -739,8 +737,6 @@ class PatternParser:
         if count > LINKS_MAX and any(isinstance(part, Repeated) for part in parts_of(found)):
             expected = f"a path of at most {LINKS_MAX} links, with its repetitions {{n,m}} written out"
             raise self.error(expected, token, f"one of {count}")
-        if not isinstance(found, Term) and any(map(is_repetition, parts_of(found))):
-            self.searched.append(token)
         return found if self._path_length is None else MeasuredPath(found, *self._path_length)
 
     def _path_alternative(self) -> Path:

@@ -33,8 +33,6 @@ _COLON = re.compile(r"\s*(:)")
 _ENDS = frozenset(("RULE", "end"))
 _BETWEEN = frozenset(("RULE", "PREFIX", "BASE", "VERSION", "end"))
 _NOT_HERE = {
-    "OPTIONAL": ("no OPTIONAL in a rule", "write two rules: one with the part, and one without it"),
-    "MINUS": ("no MINUS in a rule", "write FILTER NOT EXISTS { ... }"),
     "SERVICE": ("no SERVICE in a rule", "load what the other endpoint has, and match it here"),
     "WINDOW": ("no WINDOW in a rule", "a rule reads stored graphs: GRAPH <iri> { ... }"),
     "FROM": (
@@ -220,10 +218,6 @@ def _construct(parser: PatternParser, following: Token, registration: Registrati
         raise parser.error("the end of the rule: RULE, PREFIX, BASE or the end of the rules")
     if registration is not None:
         return query
-    if parser.searched:
-        token = parser.searched[0]
-        hint = "write a rule that follows one step, and reads its own conclusions"
-        raise _refused(parser, token, "no path with *, +, ? or {n,m} in a rule", hint)
     if parser.having_aliases:
         item, token = parser.having_aliases[0]
         expected = "an aggregate or a key in HAVING, which does not see aliases"
@@ -239,8 +233,6 @@ def _check_words(parser: PatternParser, tokens: list[Token]) -> None:
             raise _refused(parser, token, expected, hint)
         before = tokens[index - 1].kind if index else ""
         following = tokens[index + 1].kind if index + 1 < len(tokens) else ""
-        if token.kind == "EXISTS" and before != "NOT":
-            raise _refused(parser, token, "NOT before EXISTS in a rule", "write the patterns of EXISTS in WHERE itself")
         if token.kind == "GRAPH" and following == "var":
             hint = "write a rule for each graph"
             raise _refused(parser, tokens[index + 1], "the IRI of a graph after GRAPH in a rule", hint)

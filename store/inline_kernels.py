@@ -298,3 +298,13 @@ def integer_ids(numbers):
     for i in range(len(numbers)):
         ids[i] = pack_integer(numbers[i])
     return ids
+
+
+@njit
+def decimal_ids(numerators, scales):
+    """Return the inlined ids of xsd:decimals; -1 for those that have none. numerators, scales : int64[n]; number i is
+    numerators[i] / 10 ** scales[i]."""
+    ids = np.empty(len(numerators), np.int64)
+    for i in range(len(numerators)):
+        ids[i] = pack_decimal(numerators[i], scales[i])
+    return ids

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from wukongs.store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
 from wukongs.store.hash_kernels import hash_id as _hash_id
 from wukongs.store.hash_kernels import xxh64 as _xxh64
+from wukongs.store.inline_kernels import decimal_ids as _decimal_ids
 from wukongs.store.inline_kernels import integer_ids as _integer_ids
 from wukongs.store.jit import wrapping
 from wukongs.store.payload_kernels import (
@@ -189,6 +190,13 @@ def integer_ids(numbers: Int64Array) -> Int64Array:
     """Return the ids of xsd:integers from -2**59 to below 2**59; these are inlined, and the same everywhere."""
     with np.errstate(over="ignore"):
         ids: Int64Array = _integer_ids(numbers)
+    return ids
+
+
+def decimal_ids(numerators: Int64Array, scales: Int64Array) -> Int64Array:
+    """Return the ids of the xsd:decimals numerators / 10 ** scales; -1 for those that are not inlined."""
+    with np.errstate(over="ignore"):
+        ids: Int64Array = _decimal_ids(numerators, scales)
     return ids
 
 

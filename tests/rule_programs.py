@@ -16,11 +16,13 @@ from tests.oracles.rules import (
     Body,
     Filter,
     Group,
+    Optional,
     Pattern,
     Program,
     Rule,
     Triple,
     Unstratified,
+    Walk,
     integer,
     is_variable,
     number_of,
@@ -52,9 +54,53 @@ def random_triple(random: Random) -> Triple:
     return random.choice(PREDICATES), SUB, random.choice(PREDICATES)
 
 
-def random_rules(random: Random, prefix: str = "r") -> list[Rule]:
-    """Return two to seven rules, named after the prefix; they may be unstratified."""
-    return [_rule(random, f"{prefix}{at}") for at in range(random.randint(2, 7))]
+def random_rules(random: Random, prefix: str = "r", lists_only: bool = False) -> list[Rule]:
+    """Return two to seven rules, named after the prefix; they may be unstratified. lists_only: without OPTIONAL, MINUS,
+    EXISTS and paths."""
+    rules = [_rule(random, f"{prefix}{at}") for at in range(random.randint(2, 7))]
+    return rules if lists_only else [_extended(random, one) for one in rules]
+
+
+def _extended(random: Random, rule: Rule) -> Rule:
+    """Give some of the bodies of a rule parts that no list of patterns has."""
+    if random.random() < 0.65:
+        return rule
+    bodies = tuple(_with_parts(random, body) for body in rule.bodies)
+    ends = [{v for walk in body.walks for v in (walk.subject, walk.object) if is_variable(v)} for body in bodies]
+    more = [{v for part in body.optional if not part.is_minus for v in _variables(part.patterns)} for body in bodies]
+    new = sorted(set.intersection(*(one | other for one, other in zip(ends, more, strict=True))))
+    if not new or rule.group is not None or random.random() < 0.5:
+        return replace(rule, bodies=bodies)
+    heads = (replace(rule.heads[0], object=random.choice(new)), *rule.heads[1:])
+    return replace(rule, heads=heads, bodies=bodies)
+
+
+def _with_parts(random: Random, body: Body) -> Body:
+    bound = sorted(_bound(body) - {P})
+    walks, optional, absent = list[Walk](), list[Optional](), list(body.absent)
+    for _ in range(random.choice([1, 1, 2])):
+        kind = random.random()
+        if kind < 0.35:
+            names = [
+                random.choice(bound),
+                *random.choice([["?o"], ["?o", random.choice(bound)], [random.choice(NODES)]]),
+            ]
+            patterns = [_pattern(random, names[:1], names[1:], may_vary=False)]
+            if random.random() < 0.3:
+                patterns.append(_pattern(random, ["?o"], ["?o2", *names[:1]], may_vary=False))
+            filters = (_unlike("?o", random.choice(bound)),) if random.random() < 0.3 else ()
+            optional.append(Optional(tuple(patterns), filters))
+        elif kind < 0.55:
+            patterns = [_pattern(random, [random.choice(bound)], ["?m", random.choice(bound)], may_vary=False)]
+            optional.append(Optional(tuple(patterns), is_minus=True))
+        elif kind < 0.8:
+            subject = random.choice([*bound * 3, random.choice(NODES)])
+            walks.append(Walk(subject, random.choice(PREDICATES), random.choice("++*?"), random.choice([*bound, "?w"])))
+        else:
+            one = _absent(random, bound)
+            inner = (_absent(random, sorted(_variables(one.patterns))),)
+            absent.append(replace(one, is_there=random.random() < 0.5, inner=inner if random.random() < 0.4 else ()))
+    return replace(body, walks=tuple(walks), optional=tuple(optional), absent=tuple(absent))
 
 
 def fitting(installed: list[tuple[str, Rule]], rules: list[tuple[str, Rule]]) -> list[tuple[str, Rule]]:
@@ -89,7 +135,11 @@ def _rule(random: Random, name: str) -> Rule:
 
 
 def _bound(body: Body) -> set[str]:
-    return {variable for pattern in body.patterns for variable in pattern.variables}
+    return _variables(body.patterns)
+
+
+def _variables(patterns: tuple[Pattern, ...]) -> set[str]:
+    return {variable for pattern in patterns for variable in pattern.variables}
 
 
 def _pattern(random: Random, subjects: list[str], objects: list[str], may_vary: bool = True) -> Pattern:

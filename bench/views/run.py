@@ -81,6 +81,11 @@ class Graph:
 
     def change(self, count: int) -> tuple[pa.Table, pa.Table]:
         """Insert and delete edges; return both as tables."""
+        inserts, deletes = self.changed(count)
+        return self.table(inserts), self.table(deletes)
+
+    def changed(self, count: int) -> tuple[list[Edge], list[Edge]]:
+        """Insert and delete edges; return the net change. An edge that was inserted and deleted is in neither."""
         inserts, deletes = list[Edge](), list[Edge]()
         for number in range(count):
             if number % 2 != self._rng.randrange(2) or len(self.edges) < 10:
@@ -95,14 +100,15 @@ class Graph:
                 self.edges.pop()
                 del self._places[edge]
                 deletes.append(edge)
-        both = set(inserts) & set(deletes)
-        return _table(inserts), _table([edge for edge in deletes if edge not in both])
+        net = Counter(inserts)
+        net.subtract(deletes)
+        return [edge for edge, sign in net.items() if sign > 0], [edge for edge, sign in net.items() if sign < 0]
 
-
-def _table(edges: list[Edge]) -> pa.Table:
-    sources, targets = ([Graph.node(edge[end]) for edge in edges] for end in (0, 1))
-    columns = [sources, [EDGE] * len(edges), targets]
-    return pa.table([pa.array(one, pa.string()) for one in columns], ["subject", "predicate", "object"])
+    @staticmethod
+    def table(edges: list[Edge]) -> pa.Table:
+        sources, targets = ([Graph.node(edge[end]) for edge in edges] for end in (0, 1))
+        columns = [sources, [EDGE] * len(edges), targets]
+        return pa.table([pa.array(one, pa.string()) for one in columns], ["subject", "predicate", "object"])
 
 
 def main(report: Path | None = None, quick: bool = False) -> int:

@@ -35,7 +35,7 @@ KEPT: dict[str, tuple[str, ...]] = {
         "window_join.py",
         "maintained.py",
     ),
-    "paths": ("kept_paths.py", "forest.py"),
+    "paths": ("kept_paths.py", "reach.py", "forest.py"),
     "together": ("plans/compiled.py", "plan_memo.py", "plan_versions.py", "store/window_table.py"),
     "compiled": ("plans/compiled.py", "store/window_table.py"),
     "template": ("live/groups.py", "compiled_plans.py", "plan_memo.py"),

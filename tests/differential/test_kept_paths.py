@@ -15,7 +15,7 @@ import wukongs
 from tests.fuzz import SEED, TIER, scaled
 from tests.oracles import paths as oracle
 from tests.oracles.paths import Path, Triples, Var
-from wukongs.query.paths import forest, kept_paths, paths
+from wukongs.query.paths import forest, kept_paths, paths, reach
 
 pytestmark = pytest.mark.nojit
 
@@ -210,10 +210,10 @@ def test_what_goes_back_to_searching_gives_the_same_rows(number: int, monkeypatc
     rng = random.Random(f"refused {'tests' if SEED is None else SEED}/{number}")
     monkeypatch.setattr(forest, "ENTRIES_FIRST", 1)
     monkeypatch.setattr(forest, "EDGES_PER_CALL", 20)
-    monkeypatch.setattr(kept_paths, "BYTES_MAX", rng.choice((500, 2000, 10_000)))
-    monkeypatch.setattr(kept_paths, "WORK_MIN", rng.choice((-10, 0, 100)))
-    monkeypatch.setattr(kept_paths, "TURNED_MIN", rng.choice((1, 3)))
-    monkeypatch.setattr(kept_paths, "REFUSALS_MAX", 1)
+    monkeypatch.setattr(reach, "BYTES_MAX", rng.choice((500, 2000, 10_000)))
+    monkeypatch.setattr(reach, "WORK_MIN", rng.choice((-10, 0, 100)))
+    monkeypatch.setattr(reach, "TURNED_MIN", rng.choice((1, 3)))
+    monkeypatch.setattr(reach, "REFUSALS_MAX", 1)
     life = Life(rng)
     for _ in range(FIRINGS):
         life.tick()

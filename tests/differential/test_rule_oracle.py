@@ -80,7 +80,7 @@ def test_random_programs_differ_in_what_they_conclude() -> None:
         closure = program_of(random).closure(explicit_of(random))
         count = len(list(chain.from_iterable(closure.inferred.values())))
         kinds["nothing" if count == 0 else "something" if count <= 10 else "much"] += 1
-    assert all(count >= 20 for count in kinds.values()), kinds
+    assert all(count >= 15 for count in kinds.values()), kinds
 
 
 def test_some_random_programs_are_refused() -> None:

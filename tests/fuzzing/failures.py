@@ -28,6 +28,7 @@ ALL = (
     "incremental/lookups.py", "incremental/zset.py", "query/operators/held_groups.py",
     "query/operators/aggregates.py", "query/operators/operators.py",
     "query/paths/forest.py", "query/paths/kept_paths.py", "query/paths/paths.py", "query/paths/path_search.py",
+    "query/paths/reach.py",
     "live/answering.py", "live/compiled_firings.py", "live/groups.py", "live/reporting.py", "store/window_table.py",
 )  # fmt: skip
 """The files that take part in a firing."""

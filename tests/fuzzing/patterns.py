@@ -17,21 +17,24 @@ _KINDS = {
     "values": 1, "subquery": 1.5, "group": 0.7,
 }  # fmt: skip
 _KINDS_OF_GRAPHS = _KINDS | {"graph": 10, "path": 0.5}
+_KINDS_OF_PATHS = _KINDS | {"path": 12}
 
 
 class PatternMaker:
     """Makes groups. budget: how many triple patterns and paths there may still be; bound: variables made so far;
-    of_graphs: GRAPH blocks of all kinds are more frequent.
+    of_graphs: GRAPH blocks of all kinds are more frequent; of_paths: paths are.
 
     Two of three triple patterns are triples of the data with variables in the place of terms, one variable for one term
     all through a query: so there is something to be found more often than by chance.
     """
 
-    def __init__(self, rng: random.Random, data: Data, budget: int = 6, *, of_graphs: bool = False) -> None:
+    def __init__(
+        self, rng: random.Random, data: Data, budget: int = 6, *, of_graphs: bool = False, of_paths: bool = False
+    ) -> None:
         self.rng = rng
         self.data = data
         self.of_graphs = of_graphs
-        self.kinds = _KINDS_OF_GRAPHS if of_graphs else _KINDS
+        self.kinds = _KINDS_OF_GRAPHS if of_graphs else _KINDS_OF_PATHS if of_paths else _KINDS
         self.triples = data[""]
         self.names: dict[str, str] = {}
         self.budget = budget

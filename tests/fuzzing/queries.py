@@ -12,10 +12,10 @@ PREFIXES = f"PREFIX : <{EX}> PREFIX xsd: <{XSD}> "
 AGGREGATES = ("COUNT", "COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT")
 
 
-def random_query(rng: random.Random, data: Data, *, of_graphs: bool = False) -> Tree:
+def random_query(rng: random.Random, data: Data, *, of_graphs: bool = False, of_paths: bool = False) -> Tree:
     """Make a query: SELECT mostly, ASK, CONSTRUCT; some with a dataset clause. of_graphs: most with GRAPH or such a
-    clause."""
-    maker = PatternMaker(rng, data, of_graphs=of_graphs)
+    clause; of_paths: most with paths."""
+    maker = PatternMaker(rng, data, of_graphs=of_graphs, of_paths=of_paths)
     form = rng.random()
     clauses = _dataset(rng, of_graphs) if rng.random() < (0.5 if of_graphs else 0.15) else []
     if form < 0.1:

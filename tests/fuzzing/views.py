@@ -37,6 +37,8 @@ CONTENTS = VIEWS * (CHANGES * 4 // 5)
 """The contents that one life compares, about."""
 GRAPHS_SHARE = 0.4
 """The share of the lives that have views of GRAPH ?g, of merged default graphs and their like."""
+PATHS_SHARE = 0.3
+"""The share of the others that have views of paths."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
@@ -45,6 +47,7 @@ TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
+    *("iterate", "origins"),
     *("template", "constant", "groups", "distinct", "content", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )
@@ -155,6 +158,7 @@ def fuzz_life(seed: str) -> Lives:
     data = random_data(rng, blank=False)
     pool = random_data(rng, blank=False)
     of_graphs = rng.random() < GRAPHS_SHARE
+    of_paths = not of_graphs and rng.random() < PATHS_SHARE
     if of_graphs:
         data, pool = _shared(rng, data), _shared(rng, pool)
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
@@ -164,7 +168,7 @@ def fuzz_life(seed: str) -> Lives:
         stream = engine.stream(STREAM, batch_ms=10)
         views, late = list[Followed](), list[Followed]()
         while len(views) < VIEWS:
-            tree = random_query(rng, data, of_graphs=of_graphs)
+            tree = random_query(rng, data, of_graphs=of_graphs, of_paths=of_paths)
             if (view := _registered(engine, tree, len(views), rng)) is None:
                 lives.skipped += 1
             else:
@@ -285,7 +289,7 @@ def written(tree: Tree, given: dict[str, str]) -> Tree | None:
     """Return a query with terms in the place of variables, None if that may mean something else, or is no query."""
     names, text = "|".join(given), str(tree)
     made = ("AS", r"VALUES \([^)]*", r"BY[^{}]*", r"BOUND\s*\(")
-    if not all(term.startswith("<") for term in given.values()) or "SUBQUERY" in operators(tree):
+    if not all(term.startswith("<") for term in given.values()) or text.count("SELECT") > 1:  # a subquery
         return None
     if any(re.search(rf"{before}\s*\?({names})\b", text) for before in made):
         return None

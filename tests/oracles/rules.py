@@ -5,9 +5,9 @@ sets by name, "" for the default graph. A rule has heads, and bodies of which ea
 installed `into` a graph reads that graph where a pattern names none, and concludes into it.
 
 A conclusion whose subject is a literal, or whose predicate is no IRI, or that lacks a term, is not drawn. Rules are
-evaluated by levels: what NOT EXISTS or an aggregate reads has a lower level than the rule. A program without such
-levels has a cycle (`Unstratified`). Which head may feed which pattern is told by graph, predicate, and, for rdf:type
-with a constant class, the class; a variable may equal anything.
+evaluated by levels: what NOT EXISTS, EXISTS, OPTIONAL, MINUS, a path or an aggregate reads has a lower level than the
+rule. A program without such levels has a cycle (`Unstratified`). Which head may feed which pattern is told by graph,
+predicate, and, for rdf:type with a constant class, the class; a variable may equal anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Graphs = dict[str, frozenset[Triple]]
 
 
 class Unstratified(Exception):
-    """A rule reads, through NOT EXISTS or an aggregate, something that hangs on its own conclusions."""
+    """A rule reads, through what has to be complete, something that hangs on its own conclusions."""
 
 
 def integer(value: int) -> str:
@@ -84,32 +84,78 @@ class Bind:
     value: Callable[[Bindings], str | None]
 
 
+def _group(patterns: tuple[Pattern, ...], filters: tuple[Filter, ...], more: tuple[str, ...] = ()) -> str:
+    inside = [*(one.text() for one in patterns), *(f"FILTER ({one.text})" for one in filters), *more]
+    return f"{{ {' '.join(inside)} }}"
+
+
 @dataclass(frozen=True)
 class Absent:
-    """FILTER NOT EXISTS { patterns, filters }."""
+    """FILTER NOT EXISTS { patterns, filters, and further ones of its kind }; is_there: FILTER EXISTS."""
 
     patterns: tuple[Pattern, ...]
     filters: tuple[Filter, ...] = ()
+    inner: tuple[Absent, ...] = ()
+    is_there: bool = False
 
     def text(self) -> str:
-        inside = [*(one.text() for one in self.patterns), *(f"FILTER ({one.text})" for one in self.filters)]
-        return f"FILTER NOT EXISTS {{ {' '.join(inside)} }}"
+        word = "EXISTS" if self.is_there else "NOT EXISTS"
+        return f"FILTER {word} {_group(self.patterns, self.filters, tuple(one.text() for one in self.inner))}"
+
+    def all_patterns(self) -> Iterator[Pattern]:
+        yield from self.patterns
+        for one in self.inner:
+            yield from one.all_patterns()
+
+
+@dataclass(frozen=True)
+class Optional:
+    """OPTIONAL { patterns, filters }. is_minus: MINUS instead, whose filters mention its own variables only."""
+
+    patterns: tuple[Pattern, ...]
+    filters: tuple[Filter, ...] = ()
+    is_minus: bool = False
+
+    def text(self) -> str:
+        return f"{'MINUS' if self.is_minus else 'OPTIONAL'} {_group(self.patterns, self.filters)}"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A path of one predicate. mark: + * or ?."""
+
+    subject: str
+    predicate: str
+    mark: str
+    object: str
+
+    def text(self) -> str:
+        return f"{self.subject} {self.predicate}{self.mark} {self.object} ."
 
 
 @dataclass(frozen=True)
 class Body:
-    """values: a variable and the terms of its VALUES."""
+    """values: a variable and the terms of its VALUES. optional: one after the other."""
 
     patterns: tuple[Pattern, ...]
     filters: tuple[Filter, ...] = ()
     absent: tuple[Absent, ...] = ()
     binds: tuple[Bind, ...] = ()
     values: tuple[str, tuple[str, ...]] | None = None
+    walks: tuple[Walk, ...] = ()
+    optional: tuple[Optional, ...] = ()
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has no part that only a part of a query says."""
+        return not (self.walks or self.optional or any(one.inner or one.is_there for one in self.absent))
 
     def text(self) -> str:
         parts = [one.text() for one in self.patterns]
+        parts += [one.text() for one in self.walks]
         if self.values is not None:
             parts.append(f"VALUES {self.values[0]} {{ {' '.join(self.values[1])} }}")
+        parts += [one.text() for one in self.optional]
         parts += [f"BIND ({one.text} AS {one.variable})" for one in self.binds]
         parts += [f"FILTER ({one.text})" for one in self.filters]
         parts += [one.text() for one in self.absent]
@@ -186,8 +232,21 @@ class _Unit:
         for pattern in self.body.patterns:
             yield pattern, self.rule.group is not None
         for absent in self.body.absent:
-            for pattern in absent.patterns:
+            for pattern in absent.all_patterns():
                 yield pattern, True
+        for optional in self.body.optional:
+            for pattern in optional.patterns:
+                yield pattern, True
+        for walk in self.body.walks:
+            yield Pattern("?from", walk.predicate, "?to"), True
+            if walk.mark != "+" and self._is_free(walk):
+                yield Pattern("?from", "?by", "?to"), True
+
+    def _is_free(self, walk: Walk) -> bool:
+        """Whether a walk of no length begins and ends at any node that there is."""
+        ends = [pattern for pattern in self.body.patterns if pattern.graph is None]
+        known = {end for pattern in ends for end in (pattern.subject, pattern.object)}
+        return all(is_variable(end) and end not in known for end in (walk.subject, walk.object))
 
     def feeds(self, other: _Unit, pattern: Pattern) -> bool:
         if self.into != (other.into if pattern.graph is None else pattern.graph):
@@ -377,16 +436,75 @@ def _solutions(unit: _Unit, closure: Closure) -> Iterator[tuple[Bindings, frozen
 
 
 def _of_body(body: Body, into: str, closure: Closure) -> Iterator[tuple[Bindings, frozenset[tuple[str, Triple]]]]:
-    for matched, premises in _matches(body.patterns, into, closure, {}):
-        for bindings in _with_values(body, matched):
-            for bind in body.binds:
-                value = bind.value(bindings)
-                if value is not None:
-                    bindings = {**bindings, bind.variable: value}
-            if all(one.holds(bindings) for one in body.filters) and not any(
-                _exists(absent, into, closure, bindings) for absent in body.absent
-            ):
-                yield bindings, premises
+    for bindings, premises in _of_parts(body, into, closure):
+        for bind in body.binds:
+            value = bind.value(bindings)
+            if value is not None:
+                bindings = {**bindings, bind.variable: value}
+        if all(one.holds(bindings) for one in body.filters) and not any(
+            _exists(absent, into, closure, bindings) != absent.is_there for absent in body.absent
+        ):
+            yield bindings, premises
+
+
+def _of_parts(body: Body, into: str, closure: Closure) -> Iterator[tuple[Bindings, frozenset[tuple[str, Triple]]]]:
+    """The solutions before BIND and FILTER."""
+    found = [
+        (bindings, premises)
+        for matched, premises in _matches(body.patterns, into, closure, {})
+        for walked in _with_walks(body.walks, into, closure, matched)
+        for bindings in _with_values(body, walked)
+    ]
+    for part in body.optional:
+        if part.is_minus:
+            others = [one for one, _ in _matches(part.patterns, into, closure, {}) if _passes(part.filters, one)]
+            found = [(one, premises) for one, premises in found if not any(_excludes(other, one) for other in others)]
+            continue
+        extended = []
+        for bindings, premises in found:
+            more = [
+                (one, premises | others)
+                for one, others in _matches(part.patterns, into, closure, bindings)
+                if _passes(part.filters, one)
+            ]
+            extended += more or [(bindings, premises)]
+        found = extended
+    yield from found
+
+
+def _passes(filters: tuple[Filter, ...], bindings: Bindings) -> bool:
+    return all(one.holds(bindings) for one in filters)
+
+
+def _excludes(one: Bindings, other: Bindings) -> bool:
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(one[variable] == other[variable] for variable in shared)
+
+
+def _with_walks(walks: tuple[Walk, ...], into: str, closure: Closure, bindings: Bindings) -> Iterator[Bindings]:
+    if not walks:
+        yield bindings
+        return
+    walk, *others = walks
+    for first, last in _walked(walk, into, closure):
+        found = _bound(Pattern(walk.subject, walk.predicate, walk.object), (first, walk.predicate, last), bindings)
+        if found is not None:
+            yield from _with_walks(tuple(others), into, closure, found)
+
+
+def _walked(walk: Walk, into: str, closure: Closure) -> set[tuple[str, str]]:
+    """All pairs of a path, those of no length of all nodes and of the path's own ends."""
+    steps = {(subject, object_) for subject, _, object_ in closure.matching(into, walk.predicate)}
+    found = set(steps)
+    while walk.mark != "?":
+        more = {(first, last) for first, middle in found for at, last in steps if at == middle} - found
+        if not more:
+            break
+        found |= more
+    if walk.mark != "+":
+        found |= {(end, end) for triple in closure.all(into) for end in (triple[0], triple[2])}
+        found |= {(end, end) for end in (walk.subject, walk.object) if not is_variable(end)}
+    return found
 
 
 def _with_values(body: Body, bindings: Bindings) -> Iterator[Bindings]:
@@ -401,7 +519,8 @@ def _with_values(body: Body, bindings: Bindings) -> Iterator[Bindings]:
 
 def _exists(absent: Absent, into: str, closure: Closure, outside: Bindings) -> bool:
     return any(
-        all(one.holds(bindings) for one in absent.filters)
+        _passes(absent.filters, bindings)
+        and all(_exists(one, into, closure, bindings) == one.is_there for one in absent.inner)
         for bindings, _ in _matches(absent.patterns, into, closure, outside)
     )
 

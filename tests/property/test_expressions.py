@@ -194,6 +194,31 @@ def test_store_ids_of_anything(expression: Expression, table_rows: list[tuple[st
     check_store_ids(expression, table_rows)
 
 
+def exact(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    binary = st.sampled_from("+-*").flatmap(lambda op: calls(op, 2, parts))
+    return st.one_of(binary, binary, calls("NEGATE", 1, parts))
+
+
+EXACT_NUMBERS = st.one_of(
+    st.integers(-(10**20), 10**20).map(lambda number: literal(str(number), XSD + "integer").text),
+    st.tuples(st.integers(-(10**18), 10**18), st.integers(0, 24)).map(
+        lambda found: literal(f"{Decimal(found[0]).scaleb(-found[1]):f}", XSD + "decimal").text
+    ),
+    st.sampled_from(typed("0.00 1 1.50 4294967296.0 -42949672.97 -0.0", "decimal")),
+    st.sampled_from(typed("4294967296 -4294967297 3037000500 4611686018427387904 -9223372036854775808", "integer")),
+)
+
+
+@given(
+    st.recursive(st.one_of(st.sampled_from([X, Y, Z]), EXACT_NUMBERS.map(Term)), exact, max_leaves=5),
+    st.lists(st.tuples(*[st.one_of(EXACT_NUMBERS, st.none())] * 3), min_size=1, max_size=6),
+)
+@fuzzed(200)
+def test_store_ids_of_exact_arithmetic(expression: Expression, table_rows: list[tuple[str | None, ...]]) -> None:
+    check_store_ids(expression, table_rows)
+    check_store_ids(Call("IF", (Call("<", (X, Y)), expression, Z)), table_rows)
+
+
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", "+", "-", "*", "/", "SAMETERM"])
 def test_columns_of_all_pairs(op: str) -> None:
     pairs = [(one, other, None) for one, other in itertools.product(POOL, POOL)]

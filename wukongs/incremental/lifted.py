@@ -22,6 +22,7 @@ from wukongs.csparql.algebra import (
     Minus,
     Node,
     OrderBy,
+    PathPattern,
     Project,
     Query,
     Slice,
@@ -29,6 +30,7 @@ from wukongs.csparql.algebra import (
     Union,
     Values,
 )
+from wukongs.csparql.paths import is_nullable
 from wukongs.csparql.scope import (
     certain_variables,
     exists_patterns,
@@ -37,6 +39,7 @@ from wukongs.csparql.scope import (
     node_expressions,
 )
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.incremental.walkable import is_walkable
 from wukongs.query.execution.argument_rows import NUMBER, BoundQuery
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH, ARGUMENTS_IRI
 from wukongs.store.term_ids import integer_ids
@@ -125,9 +128,14 @@ class Lifted:
                 return replace(node, pattern=self._lift(node.pattern))
             case _:
                 lifted = Join(self.arguments, node)
-                if not isinstance(node, Values):
+                if not isinstance(node, Values) and not self._is_walked(node):
                     self._leaves.add(id(lifted))
                 return lifted
+
+    def _is_walked(self, node: Node) -> bool:
+        """Whether a part is a path that leads from the terms as from any node. One of no length does not: it leads from
+        a term that the graph does not know to itself."""
+        return is_walkable(node) and isinstance(node, PathPattern) and not is_nullable(node.path)
 
     def _needs(self, node: Node) -> bool:
         """Whether a part that is joined with one of each argument is not the same for all, and does not bind the terms

@@ -18,6 +18,7 @@ The rules, with d for the change of a part, f for its content before and t for i
 * graph names (ExistingGraphs): the graphs in d that have a triple at only one of f and t.
 * GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
+* paths (Reached): the pairs that changed edges begin or end, from the origins that are asked for (iterate.py).
 * LIMIT of a view with arguments (Reduce): the arguments of the rows in d are evaluated anew, before and after.
 * a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
@@ -43,6 +44,7 @@ from wukongs.csparql.algebra import (
     Minus,
     Node,
     OrderBy,
+    PathPattern,
     PerGraph,
     Project,
     Slice,
@@ -63,6 +65,7 @@ from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
+from wukongs.incremental.iterate import Reached, asked_by, paths_last
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
@@ -381,14 +384,18 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
-        case Join(left=left, right=right):
-            return Joined(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)))
+        case PathPattern() if (reached := Reached.of(node, evaluation)) is not None:
+            return reached
+        case Join():
+            is_whole = (lambda one: False) if lifted is None else lifted.is_leaf
+            ordered = paths_last(node, evaluation, is_whole)
+            return Joined(ordered, _sides(ordered.left, ordered.right, evaluation))
         case LeftJoin(left=left, right=right, condition=condition) if condition is None or not exists_patterns(
             condition
         ):
-            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
+            return Flag(node, _sides(left, right, evaluation), evaluation)
         case Minus(left=left, right=right):
-            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
+            return Flag(node, _sides(left, right, evaluation), evaluation)
         case Distinct(pattern=pattern):
             return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
         case Group() if not any(map(exists_patterns, node_expressions(node))):
@@ -421,6 +428,16 @@ def _is_plain(pattern: Node) -> bool:
         return False
     own = possible_variables(found.bgp)
     return all(own.issuperset(expression_variables(condition)) for condition in found.filters)
+
+
+def _sides(left: Node, right: Node, evaluation: Evaluation) -> tuple[LookUp, LookUp]:
+    """Return the operators of two parts whose rows are looked up in each other. A path on the right is followed from
+    what the left one binds."""
+    found, bound = _looked_up(left, right, evaluation), certain_variables(left) & possible_variables(right)
+    reached = Reached.of(right, evaluation, bound) if evaluation.leaf is None else None
+    if reached is None:
+        return found, _looked_up(right, left, evaluation)
+    return asked_by(found, reached), Explored(right, reached, evaluation)
 
 
 def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:

@@ -16,6 +16,7 @@ from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import Limits
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.dataset import Dataset, Resolve, Source, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms
@@ -141,7 +142,9 @@ class Evaluation:
     limits: of the execution under way.
     leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
     (DeltaJoin), and parts are looked up there.
-    lifted: the query, if it is asked for each of the view's arguments."""
+    lifted: the query, if it is asked for each of the view's arguments.
+    paths: the indexes of paths, which views share.
+    span: the SNs of the change under way, or twice that of a content."""
 
     clause: DatasetClause
     resolve: Resolve
@@ -149,6 +152,8 @@ class Evaluation:
     limits: Limits
     leaf: Callable[[Node], Any] | None = None
     lifted: Lifted | None = None
+    paths: PathIndexes = field(default_factory=PathIndexes)
+    span: tuple[int, int] = (0, 0)
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
     def dataset(self, stored: BatchSet) -> Dataset:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from wukongs.csparql.algebra import Distinct, Project, Query
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.counted import Counted
+from wukongs.incremental.iterate import Reached
 from wukongs.incremental.leaves import names_of, reads_of
 from wukongs.incremental.lookups import Kept, Operator, install
 from wukongs.incremental.operators import operator_lines, operator_of, operators_of
@@ -64,10 +65,12 @@ class View:
 
     def install(self) -> None:
         """Evaluate what its operators keep, once, before the first change."""
+        self.evaluation.span = self.sn, self.sn
         install(self.top, self.stored)
 
     def begin(self) -> ZSet:
         """Return the content, and keep what changes need."""
+        self.evaluation.span = self.sn, self.sn
         return self._shown(self.top.begin(self.stored))
 
     def content(self) -> ZSet:
@@ -80,7 +83,12 @@ class View:
         assert sn >= self.sn, (sn, self.sn)
         found = ZSet.empty(self.variables)
         if not change.is_empty and self._reads(change):
+            self.evaluation.span = self.sn, sn
             found = self._shown(self.top.change(change))
+        else:
+            for _, operator in operators_of(self.top):
+                if isinstance(operator, Reached):
+                    operator.skip(sn)
         self.sn, self.stored = sn, change.after
         return found
 

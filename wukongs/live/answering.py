@@ -101,7 +101,7 @@ class Answering:
             self.compiled = None if self._group is not None else self.windows.compile(self.query, self.plans)
             self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
             if self._group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
-                self._paths = KeptPaths()
+                self._paths = KeptPaths(self._core.windows.paths)
             if self.template is not None and (self.compiled is None or self.compiled.whole is None):
                 self._company = _digest(self.template.shape)
             elif self.compiled is not None:

@@ -39,6 +39,7 @@ from wukongs.live.wall_clock import wall_clock_ms
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
 from wukongs.query.memory import Kind, Reservation, budget_of
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.reach import Reach
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.rules.inference import Inference
@@ -319,6 +320,8 @@ class Core:
         self.malformed_count = 0
         self.observer: Observer | None = None
         """The live views."""
+        self.paths = PathIndexes()
+        """The indexes of paths that are kept."""
         self.query_log: QueryLog | None = None
         """The log of a cluster, which decides on the changes of queries; None: they are decided here."""
         self.reach: Reach | None = None

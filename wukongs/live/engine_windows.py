@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from wukongs.csparql.algebra import StreamWindow
 from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import Interval, interval
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.compiled import Windows, Workspace
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -112,6 +113,8 @@ class EngineWindows:
 
     def __init__(self, arrangement: Arrangement) -> None:
         self.workspace = Workspace()
+        self.paths = PathIndexes()
+        """The indexes of paths over the stored graph alone, as firings read it."""
         self._arrangement = arrangement
         self._table = WindowTable()
         self._stored = self._table.add()

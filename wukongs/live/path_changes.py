@@ -8,6 +8,7 @@ which it loses can still be read. The stored graph changes by what was sealed be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 from wukongs.csparql.algebra import StreamWindow
 from wukongs.live.engine_windows import EngineWindows, StoredSince
@@ -16,6 +17,8 @@ from wukongs.live.windows import interval
 from wukongs.query.paths.kept_paths import PathChanges
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
+
+_NUMBERS = count(1)
 
 
 class PathWatch:
@@ -32,7 +35,8 @@ class PathWatch:
         self._windows = [(window, states[window.stream]) for window in windows]
         self._arrangement = arrangement
         self._since = since
-        self._mark: object = None
+        self._firing = 0
+        """The number of the firing before, of all watches."""
         self._held: dict[StreamWindow, dict[int, Batch]] | None = None
         """The slices that each window had at the firing before, by stream batch; None: they are not known."""
         self._sn: int | None = None
@@ -40,8 +44,8 @@ class PathWatch:
     def stand(self, at_ms: int, sn: int | None) -> PathChanges | None:
         """Return what has changed since the firing before, None if that is not known. Called at each firing; the
         windows lack nothing. sn: at which the stored graph is read."""
-        mark, self._mark = self._mark, object()
-        before, stored = self._held, self._stored(sn)
+        firing_before, self._firing = self._firing, next(_NUMBERS)
+        before, sn_before, stored = self._held, self._sn, self._stored(sn)
         now: dict[StreamWindow, dict[int, Batch]] = {}
         spans = [(state.ring, interval(window, state.batch_ms, at_ms)) for window, state in self._windows]
         if any(ring.holds_carried(span.after, span.to) for ring, span in spans):
@@ -59,7 +63,7 @@ class PathWatch:
         for window, held in now.items():
             come[window] = [batch for number, batch in held.items() if number not in before[window]]
             gone[window] = [batch for number, batch in before[window].items() if number not in held]
-        return PathChanges(self._mark, mark, come, gone)
+        return PathChanges((firing_before, self._firing), (sn_before or 0, sn or 0), come, gone)
 
     def _stored(self, sn: int | None) -> tuple[list[Batch], list[Batch]] | None:
         """Return what has come into the stored graph and gone from it since the firing before."""

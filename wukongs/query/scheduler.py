@@ -3,14 +3,16 @@
 An execution (a Task) runs in its thread. It is paused only where it checks its limits (Limits.check), which kernels do
 every few milliseconds, and runs again once the scheduler picks it. The rules:
 
-* A task has a level, by how long it has run: LEVELS_S. A task of the lowest level is new.
+* A task has a level, by the processor time that it has used: LEVELS_S. A task of the lowest level is new. (By the
+  clock, a short query that others keep from a processor for 20 ms rises, and waits behind long ones.)
 * At most `processors` tasks run. New tasks may start beyond that, up to twice as many: short queries do not wait for
   long kernels. While more than `processors` run, a task that is not new is paused at its next check.
 * A task is paused if one of a lower level waits. When it rises to a level, those that wait on that level run first. On
   the highest level tasks alternate, each for SLICE_S.
 * Of the tasks that wait, the scheduler picks one of the lowest level; among these one of the client with the fewest
-  running tasks; among these the one that has been on that level longest. So of twenty equal tasks the first ones end
-  early, and few are half done and hold memory.
+  running tasks; among these one of the client that has used the least processor time lately (halved every HALF_S); of
+  that client the one that has been on its level longest. So of twenty equal tasks the first ones end early, few are
+  half done and hold memory, and a client with little work does not wait behind all work of others.
 * Work that is urgent (`urgent`: from a push to the delivery of its windows) never waits. While there is some, each
   task that is not new is paused at its next check. At most PRECEDENCE of the time is spent so: URGENT_S at once. Beyond
   that, urgent work counts as one running task; one other runs beside it in any case.
@@ -34,13 +36,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import exp2
+from typing import NamedTuple
 
 LEVELS_S = (0.02, 0.2, 2.0, 20.0)
-"""A task rises to the next level once it has run for so long."""
+"""A task rises to the next level once it has used so much processor time."""
 SLICE_S = 5.0
-"""How long a task of the highest level runs before it is paused for another one."""
+"""How much processor time a task of the highest level uses before it is paused for another one."""
 AGED_S, AGED_SLICE_S = 2.0, 0.05
 """How long a task waits at most before it runs again, if no other one has waited longer; and how long it then runs."""
+HALF_S = 1.0
+"""The processor time that a client used so long ago counts half."""
+CLIENTS_MAX = 1024
+"""Clients whose processor time is remembered; beyond it the least is forgotten."""
 SILENT_S = 0.5
 """A task that has not checked for so long does not count as running."""
 PRECEDENCE, URGENT_S = 0.2, 0.05
@@ -51,13 +59,15 @@ POLL_S = 0.25
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One execution. client: the one that it is for, if that is known; used_s: how long it has run, in seconds, up to
-    its current time slice."""
+    """One execution. client: the one that it is for, if that is known; used_s: the processor time that it has used, in
+    seconds, up to its current time slice."""
 
     client: object = None
     used_s: float = 0.0
     began_s: float = field(default=0.0, init=False)
     """When it began to run, or to wait."""
+    slice_s: float = field(default=0.0, init=False)
+    """The processor time of its thread when its time slice began."""
     rose_s: float = field(default=0.0, init=False)
     """When it rose to its level."""
     checked_s: float = field(default=0.0, init=False)
@@ -67,22 +77,39 @@ class Task:
     picked: threading.Event | None = field(default=None, init=False)
     """Set once it is picked; None while it has not waited yet."""
 
-    def level(self, ran_s: float = 0.0) -> int:
-        """Return its level. ran_s: since its time slice began."""
-        return bisect_right(LEVELS_S, self.used_s + ran_s)
+    def level(self, used_s: float = 0.0) -> int:
+        """Return its level. used_s: the processor time of its time slice, in seconds."""
+        return bisect_right(LEVELS_S, self.used_s + used_s)
+
+
+class _Use(NamedTuple):
+    """The processor time that a client has used lately, in seconds, as it counted at at_s."""
+
+    used_s: float
+    at_s: float
+
+    def now(self, now: float) -> float:
+        return self.used_s * exp2((self.at_s - now) / HALF_S)
 
 
 class Scheduler:
-    """processors: as many tasks run at a time; clock: seconds, monotonic. Used from any thread."""
+    """processors: as many tasks run at a time; clock: seconds, monotonic; processor_time: of the calling thread, in
+    seconds. Used from any thread, but for one task always from the same."""
 
-    def __init__(self, processors: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        processors: int,
+        clock: Callable[[], float] = time.monotonic,
+        processor_time: Callable[[], float] = time.thread_time,
+    ) -> None:
         assert processors > 0, processors
-        self.processors, self._clock = processors, clock
+        self.processors, self._clock, self._processor_time = processors, clock, processor_time
         self._lock = threading.Lock()
         self._running: set[Task] = set()
         self._waiting: list[Task] = []
         self._clients: Counter[object] = Counter()
         """The running tasks of each client."""
+        self._uses: dict[object, _Use] = {}
         self._urgent = 0
         """Parts of urgent work that are under way."""
         self._urgent_s = clock()
@@ -115,12 +142,10 @@ class Scheduler:
 
     def has_to_pause(self, task: Task) -> bool:
         """Note that a running task checks; return whether `pause` may have to pause it. Needs no lock."""
-        now = self._clock()
-        task.checked_s = now
-        ran_s = now - task.began_s
+        task.checked_s = self._clock()
         if not self._waiting and not self._urgent and len(self._running) <= self.processors:
             return False
-        return task.used_s + ran_s >= LEVELS_S[0]
+        return task.used_s + self._slice_used_s(task) >= LEVELS_S[0]
 
     def pause(self, task: Task, check: Callable[[], object]) -> None:
         """Pause a running task if others should run before it, and return when it runs again. check: as for start. If
@@ -153,21 +178,24 @@ class Scheduler:
                 if self._waiting:
                     self._pick()
 
-    def _has_run_enough(self, task: Task, ran_s: float) -> bool:
+    def _slice_used_s(self, task: Task) -> float:
+        """Return the processor time that a running task has used since its time slice began."""
+        return self._processor_time() - task.slice_s
+
+    def _has_run_enough(self, task: Task, used_s: float) -> bool:
         """Tell whether a task of the same level may run before it."""
-        return task.level(ran_s) > task.level() or (ran_s >= SLICE_S and task.level() == len(LEVELS_S))
+        return task.level(used_s) > task.level() or (used_s >= SLICE_S and task.level() == len(LEVELS_S))
 
     # --- with the lock held -------------------------------------------------------------------------------------------
 
     def _is_over(self, task: Task) -> bool:
-        now = self._clock()
-        ran_s = now - task.began_s
+        now, used_s = self._clock(), self._slice_used_s(task)
         if task.is_aged:
-            return ran_s >= AGED_SLICE_S
-        level = task.level(ran_s)
+            return now - task.began_s >= AGED_SLICE_S
+        level = task.level(used_s)
         if level > 0 and (self._has_precedence(now) or self._busy(now) > self._room()):
             return True
-        level_max = level if self._has_run_enough(task, ran_s) else level - 1
+        level_max = level if self._has_run_enough(task, used_s) else level - 1
         return any(one.level() <= level_max for one in self._waiting)
 
     def _busy(self, now: float) -> int:
@@ -183,7 +211,12 @@ class Scheduler:
 
     def _leave(self, task: Task, *, is_paused: bool = False) -> None:
         now, level = self._clock(), task.level()
-        task.used_s += now - task.began_s
+        used_s = self._slice_used_s(task)
+        task.used_s += used_s
+        self._uses[task.client] = _Use(self._lately(task.client, now) + used_s, now)
+        if len(self._uses) > CLIENTS_MAX:
+            ordered = sorted(self._uses, key=lambda client: self._lately(client, now))
+            self._uses = {client: self._uses[client] for client in ordered[CLIENTS_MAX // 2 :]}
         if task.level() > level:
             task.rose_s = now
         task.is_aged = False
@@ -219,7 +252,7 @@ class Scheduler:
         """Let those that wait run, as far as there is room."""
         now = self._clock()
         while self._waiting:
-            task = min(self._waiting, key=lambda one: (one.level(), self._clients[one.client], one.rose_s))
+            task = min(self._waiting, key=lambda one: self._order(one, now))
             if not self._has_room(task, now):
                 task = min(self._waiting, key=lambda one: one.began_s)
                 if now - task.began_s < AGED_S or any(one.is_aged for one in self._running):
@@ -230,9 +263,23 @@ class Scheduler:
             if task.picked is not None:
                 task.picked.set()
 
+    def _order(self, task: Task, now: float) -> tuple[int, int, float, float]:
+        """Return what says which waiting task is picked first: the smallest."""
+        return task.level(), self._clients[task.client], self._lately(task.client, now), task.rose_s
+
+    def _lately(self, client: object, now: float) -> float:
+        use = self._uses.get(client)
+        return 0.0 if use is None else use.now(now)
+
     # --- without it ---------------------------------------------------------------------------------------------------
 
     def _await(self, task: Task, check: Callable[[], object]) -> None:
+        try:
+            self._wait_until_picked(task, check)
+        finally:
+            task.slice_s = self._processor_time()
+
+    def _wait_until_picked(self, task: Task, check: Callable[[], object]) -> None:
         if task in self._running:
             return
         assert task.picked is not None

@@ -69,11 +69,12 @@ class Read:
 
 
 class ChangingGraph:
-    """before: the graph as it was."""
+    """before: the graph as it was. notes: whether `since` may be asked for."""
 
-    def __init__(self, before: Read) -> None:
+    def __init__(self, before: Read, *, notes: bool = False) -> None:
         self.before = before
         self._layers: list[Difference] = []
+        self._noted: list[Difference] | None = [] if notes else None
         self._now: Read | None = before
 
     @property
@@ -89,6 +90,8 @@ class ChangingGraph:
             return
         self._now = None
         self._layers.append(difference)
+        if self._noted is not None:
+            self._noted.append(difference)
         while len(self._layers) > _LAYERS_MIN and _size(self._layers[-2]) <= _GROWTH * _size(self._layers[-1]):
             _merge_last(self._layers)
 
@@ -106,6 +109,21 @@ class ChangingGraph:
         while len(self._layers) > 1:
             _merge_last(self._layers)
         return self._layers[0] if self._layers else NOTHING
+
+    @property
+    def mark(self) -> int:
+        """A number for the graph as it is now, for `since`."""
+        return 0 if self._noted is None else len(self._noted)
+
+    def since(self, mark: int) -> Difference:
+        """Return all changes since a mark as one; 0: all so far."""
+        assert self._noted is not None, "notes"
+        if mark == 0:
+            return self.difference()
+        layers = self._noted[mark:]
+        while len(layers) > 1:
+            _merge_last(layers)
+        return layers[0] if layers else NOTHING
 
 
 def _merge_last(layers: list[Difference]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from wukongs.csparql.algebra import TriplePattern
 from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
@@ -21,7 +22,7 @@ from wukongs.query.operators import operators
 from wukongs.query.terms.shown_texts import shown
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.rule_plans import Reader, RulePlan
-from wukongs.store.dtypes import BoolArray
+from wukongs.store.dtypes import UNBOUND, BoolArray
 from wukongs.store.quads import Quads, hidden
 
 STEPS_MAX = 100_000
@@ -179,12 +180,14 @@ class Explanation:
                 raise BudgetExceeded(
                     f"more than {STEPS_MAX} applications of rules lead to this triple: ask for a part of it"
                 )
-            parts = [_facts(plan.instances(pattern, table)) for pattern in rule.patterns]
-            found += [_Step(rule.name, facts) for facts in zip(*parts, strict=True)]
-        if rule.aggregation is None:
+            parts = [_matches(plan, pattern, marker, table) for pattern, marker in plan.matched]
+            for at in range(table.length):
+                facts = (part[at] for part in parts)
+                found.append(_Step(rule.name, tuple(fact for fact in facts if fact is not None)))
+        if rule.aggregation is None or not found:
             return found
         together = tuple(dict.fromkeys(part for step in found for part in step.parts))
-        return [_Step(rule.name, together[:SHOWN_MAX], max(0, len(together) - SHOWN_MAX))] if together else []
+        return [_Step(rule.name, together[:SHOWN_MAX], max(0, len(together) - SHOWN_MAX))]
 
     def _group(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> BindingTable | None:
         """Return the keys of a group of an aggregation that gives a fact, as one row. One is enough: what it counts is
@@ -232,6 +235,16 @@ def _quads(facts: Sequence[Fact]) -> Quads:
 
 def _facts(quads: Quads) -> list[Fact]:
     return list(zip(*(column.tolist() for column in quads), strict=True))
+
+
+def _matches(
+    plan: RulePlan, pattern: TriplePattern, marker: Variable | None, table: BindingTable
+) -> list[Fact] | list[Fact | None]:
+    """Return the triple that a pattern has matched in each row, None where the row does not bind the marker."""
+    facts = _facts(plan.instances(pattern, table))
+    if marker is None:
+        return facts
+    return [fact if id_ != UNBOUND else None for fact, id_ in zip(facts, table.column(marker).tolist(), strict=True)]
 
 
 def _is_fact(plan: RulePlan, table: BindingTable, fact: Fact) -> BoolArray:

@@ -58,6 +58,7 @@ def is_plain(plan: RulePlan) -> bool:
     """Tell whether a rule is triple patterns alone."""
     rule = plan.rule
     has_more = rule.tables or rule.binds or rule.conditions or rule.absent or rule.aggregation is not None
+    has_more = has_more or rule.where is not None
     variables = {variable for pattern in rule.patterns for variable in pattern.variables()}
     return not has_more and 0 < len(rule.patterns) <= LEVELS and len(variables) <= VARIABLES
 

@@ -197,7 +197,13 @@ class Inference:
     def note_sealed(self, is_sealed: bool) -> None:
         self._is_behind = not is_sealed
         if not is_sealed:
-            self._ranks.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Keep nothing from one change to the next."""
+        self._ranks.clear()
+        for plan in self.plans():
+            plan.forget()
 
     def take(self, ruleset: Ruleset) -> None:
         """Follow other rules from now on; derive() then changes what is inferred."""
@@ -230,12 +236,12 @@ class Inference:
 
     @contextmanager
     def _deriving(self, propagation: Propagation) -> Iterator[None]:
-        """Derive within limits. After an error, ranks may be of a graph that there is not."""
+        """Derive within limits. After an error, what is kept may be of a graph that there is not."""
         try:
             with within(propagation.limits):
                 yield
         except BaseException:
-            self._ranks.clear()
+            self._forget()
             raise
 
     def derive(self, before: Read, stored: Sequence[RulePlan] | None = None) -> Difference:

@@ -1,25 +1,27 @@
 """Program: rules in an order in which they can be followed, made of the CONSTRUCT queries of rule files.
 
 A query becomes plain `Rule`s: one triple as the head, and a body that is a list of patterns with conditions. Two head
-triples make two rules, and so do the branches of a UNION. Nothing of a group's nesting is left, so a nested group may
-say only what means the same without its braces:
+triples make two rules, and so do the branches of a UNION. Nothing of a group's nesting is left, so a nested group of a
+list may say only what means the same without its braces:
 
 * A filter reads variables that its own group binds; so does a BIND, of what stands before it.
 * A NOT EXISTS shares with the rest of the rule only variables that its own group binds.
 * A variable of BIND stands in no pattern.
 
+A body with OPTIONAL, MINUS, EXISTS, a path that repeats, or a UNION below GROUP BY is no list. It stays a part of a
+query (`Rule.where`), and means what it means there.
+
 A rule feeds another one if its head may match a pattern there. The rules that feed each other in a circle are one
-stratum (a strongly connected component), and the strata come in an order in which each reads only itself and those
-before it. So a stratum may ask what is absent, and may count, if that comes from strata before it: a circle through NOT
-EXISTS or an aggregate is refused.
+stratum (a strongly connected component), and the strata are in an order in which each reads only itself and those
+before it. So a stratum may ask what is absent, and may count, if that is concluded by strata before it: a circle
+through anything but patterns that simply hold is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TypeVar
 
 from wukongs.csparql.algebra import (
     DEFAULT,
@@ -32,18 +34,30 @@ from wukongs.csparql.algebra import (
     Extend,
     Filter,
     GraphNames,
+    GraphRef,
     Group,
     Join,
+    LeftJoin,
+    Minus,
     Node,
+    PathPattern,
     Project,
     TermOrVariable,
     TriplePattern,
     Union,
     Values,
 )
+from wukongs.csparql.automaton import automaton_of
 from wukongs.csparql.parser_rules import ParsedRule
-from wukongs.csparql.scope import exists_patterns, expression_variables, mentioned_variables, possible_variables
+from wukongs.csparql.scope import (
+    exists_patterns,
+    expression_variables,
+    mentioned_variables,
+    node_expressions,
+    possible_variables,
+)
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import map_children, parts_of
 from wukongs.errors import RuleError
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
@@ -80,9 +94,11 @@ class Rule:
     absent: NOT EXISTS, each a Bgp with Filters above it
     aggregation: if it is there, then the fields above are what is grouped
     into: the graph of the head, None for the default graph
+    where: None for a list. Else the whole body with its groups, each pattern in the graph that it reads; then
+    `patterns` are those that every solution matches, and tables, binds, conditions and absent are empty.
 
-    Every variable of the head, the binds and the conditions is bound by what comes before, unless the expression of a
-    bind fails.
+    Every variable of the head, the binds and the conditions of a list is bound by what stands before, unless the
+    expression of a bind fails.
     """
 
     name: str
@@ -94,10 +110,11 @@ class Rule:
     absent: tuple[Exists, ...]
     aggregation: Aggregation | None
     into: Term | None
+    where: Node | None = None
 
     def graphs(self) -> set[Term | None]:
         """Return the graphs that the rule reads or concludes into; None is the default graph."""
-        return {self.into, *(_graph_of(self, pattern) for pattern, _, _ in _reads(self))}
+        return {self.into, *(_graph_of(self, pattern) for pattern, _, _ in reads_of(self))}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +135,7 @@ class Program:
     def of(cls, rules: Iterable[Rule]) -> Program:
         """Put rules into strata; those of a stratum keep their order.
 
-        Raises RuleError: a circle of rules through NOT EXISTS or an aggregate."""
+        Raises RuleError: a circle of rules through what has to be complete."""
         rules = tuple(rules)
         edges = _edges(rules)
         strata = []
@@ -173,13 +190,11 @@ def rules_of(parsed: ParsedRule, into: Term | None = None, reads: Term | None = 
 
     Raises RuleError: a body that no list of patterns says, a variable of the head that the body does not bind."""
     node, aggregation = _without_group(parsed, parsed.query.pattern)
-    bodies = _bodies(parsed, node)
-    if aggregation is not None and len(bodies) > 1:
-        hint = "conclude the parts in a rule of their own, and group its conclusions"
-        raise parsed.error("no UNION below GROUP BY in a rule", "'UNION'", hint, parsed.first("UNION"))
     if not parsed.query.template:
         raise parsed.error("a triple in the template of a rule", "none", token=parsed.first("CONSTRUCT"))
-    rules = []
+    if not _is_list(node, aggregation):
+        return tuple(_rules_of_parts(parsed, node, aggregation, into, reads))
+    rules, bodies = [], _bodies(parsed, node)
     for body in bodies:
         _check_body(parsed, body)
         bound = body.bound()
@@ -192,7 +207,7 @@ def rules_of(parsed: ParsedRule, into: Term | None = None, reads: Term | None = 
                 Rule(
                     parsed.name,
                     head,
-                    _reading(Bgp(body.patterns), reads).patterns,
+                    tuple(_matched(_reading(Bgp(body.patterns), reads))),
                     body.tables,
                     body.binds,
                     tuple(condition for condition, _ in body.conditions),
@@ -204,17 +219,89 @@ def rules_of(parsed: ParsedRule, into: Term | None = None, reads: Term | None = 
     return tuple(rules)
 
 
-_Read = TypeVar("_Read", bound=Node)
+def _is_list(node: Node, aggregation: Aggregation | None) -> bool:
+    """Tell whether a body is triple patterns, FILTERs, BINDs, VALUES, NOT EXISTS of patterns, and UNIONs of these."""
+    more: tuple[type, ...] = (LeftJoin, Minus, PathPattern)
+    parts, absent = list(parts_of(node)), set[int]()
+    for part in parts:
+        for condition in _conjuncts(part.condition) if isinstance(part, Filter) else ():
+            inner = (Exists, Extend, Values, Group)
+            if isinstance(condition, Exists) and not any(isinstance(one, inner) for one in parts_of(condition.pattern)):
+                absent |= {id(condition)} if condition.negated else set()
+    if any(isinstance(part, Exists) and id(part) not in absent for part in parts):
+        return False
+    return not any(isinstance(part, more if aggregation is None else (*more, Union)) for part in parts)
 
 
-def _reading(node: _Read, graph: Term | None) -> _Read:
-    """Return patterns, with filters above or not, that read a graph where they name none; None: as they are."""
-    if graph is None:
-        return node
-    if isinstance(node, Filter):
-        return replace(node, pattern=_reading(node.pattern, graph))
-    assert isinstance(node, Bgp), node
-    return replace(node, patterns=tuple(replace(p, graph=graph) if p.graph == DEFAULT else p for p in node.patterns))
+def _rules_of_parts(
+    parsed: ParsedRule, node: Node, aggregation: Aggregation | None, into: Term | None, reads: Term | None
+) -> Iterator[Rule]:
+    """Yield the rules of a body that is no list; those of its branches that are lists as such."""
+    branches = _branches(node) if aggregation is None else [_grouped(parsed.query.pattern)]
+    if aggregation is not None:
+        _check_aggregation(parsed, aggregation, possible_variables(node))
+    _check_count(parsed, len(branches))
+    for branch in branches:
+        if aggregation is None and _is_list(branch, None):
+            alone = replace(parsed, query=replace(parsed.query, pattern=branch))
+            yield from rules_of(alone, into, reads)
+            continue
+        parts = list(parts_of(branch))
+        _check_graphs(parsed, [part for part in parts if isinstance(part, TriplePattern | PathPattern)])
+        if any(isinstance(part, GraphNames) for part in parts):
+            raise _no_triples(parsed)
+        if not any(isinstance(part, TriplePattern | PathPattern) for part in parts):
+            raise _no_pattern(parsed)
+        where = _reading(branch, into if reads is None else reads)
+        for head in dict.fromkeys(parsed.query.template):
+            _check_head(parsed, head, possible_variables(where), len(branches) > 1)
+            yield Rule(parsed.name, head, tuple(_matched(where)), (), (), (), (), aggregation, into, where)
+
+
+def _branches(node: Node) -> list[Node]:
+    """Return parts without a UNION where each solution has one branch of it; the union of these is the node."""
+    match node:
+        case Union():
+            return [*_branches(node.left), *_branches(node.right)]
+        case Join():
+            return [Join(left, right) for left, right in product(_branches(node.left), _branches(node.right))]
+        case LeftJoin() | Minus():
+            return [replace(node, left=left) for left in _branches(node.left)]
+        case Filter() | Extend():
+            return [replace(node, pattern=pattern) for pattern in _branches(node.pattern)]
+        case _:
+            return [node]
+
+
+def _grouped(node: Node) -> Node:
+    """Return a SELECT with groups without its projection."""
+    while isinstance(node, Distinct | Project):
+        node = node.pattern
+    return node
+
+
+def _matched(node: Node) -> Iterator[TriplePattern]:
+    """Yield the patterns that every solution of a part matches."""
+    match node:
+        case Bgp(patterns=patterns):
+            yield from patterns
+        case Join():
+            yield from _matched(node.left)
+            yield from _matched(node.right)
+        case LeftJoin() | Minus():
+            yield from _matched(node.left)
+        case Filter() | Extend() | Group():
+            yield from _matched(node.pattern)
+
+
+def _reading(node: Node, graph: Term | None) -> Node:
+    """Return a part whose patterns read a graph where they name none; None: as they are."""
+    match node:
+        case Bgp(patterns=patterns) if graph is not None:
+            return Bgp(tuple(replace(p, graph=graph) if p.graph == DEFAULT else p for p in patterns))
+        case PathPattern() if graph is not None and node.graph == DEFAULT:
+            return replace(node, graph=graph)
+    return node if graph is None else map_children(node, lambda child: _reading(child, graph))
 
 
 def _without_group(parsed: ParsedRule, node: Node) -> tuple[Node, Aggregation | None]:
@@ -228,8 +315,7 @@ def _without_group(parsed: ParsedRule, node: Node) -> tuple[Node, Aggregation | 
         return node, None
     binds: list[Bind] = []
     conditions: list[Expression] = []
-    while isinstance(node, Distinct | Project):
-        node = node.pattern
+    node = _grouped(node)
     while isinstance(node, Extend):
         binds.insert(0, (node.variable, node.expression))
         node = node.pattern
@@ -263,11 +349,20 @@ def _bodies(parsed: ParsedRule, node: Node) -> list[_Body]:
         case Extend():
             return [_extended(parsed, body, node) for body in _bodies(parsed, node.pattern)]
         case GraphNames():
-            hint = "put triple patterns into the block, before BIND"
-            raise parsed.error("a block of GRAPH that begins with triples", "another one", hint, parsed.first("GRAPH"))
+            raise _no_triples(parsed)
         case _:
             expected = "triple patterns, GRAPH <iri>, FILTER, NOT EXISTS, BIND, VALUES and UNION in a rule"
             raise parsed.error(expected, type(node).__name__)
+
+
+def _no_triples(parsed: ParsedRule) -> RuleError:
+    hint = "put triple patterns into the block, before BIND"
+    return parsed.error("a block of GRAPH that begins with triples", "another one", hint, parsed.first("GRAPH"))
+
+
+def _no_pattern(parsed: ParsedRule) -> RuleError:
+    hint = "put what always holds into the graph itself, by INSERT DATA"
+    return parsed.error("a triple pattern outside of NOT EXISTS in a rule", "none", hint)
 
 
 def _check_count(parsed: ParsedRule, count: int) -> None:
@@ -276,7 +371,7 @@ def _check_count(parsed: ParsedRule, count: int) -> None:
         raise parsed.error(expected, f"{count}", "write several rules", parsed.first("UNION"))
 
 
-def _check_graphs(parsed: ParsedRule, patterns: Iterable[TriplePattern]) -> None:
+def _check_graphs(parsed: ParsedRule, patterns: Iterable[TriplePattern | PathPattern]) -> None:
     for pattern in patterns:
         if isinstance(pattern.graph, Term) and pattern.graph.text.startswith(OWN_GRAPHS):
             hint = "a pattern without GRAPH reads the graph that the rule is installed into"
@@ -290,9 +385,6 @@ def _filtered(parsed: ParsedRule, body: _Body, condition: Expression) -> _Body:
     for part in _conjuncts(condition):
         if isinstance(part, Exists):
             absent += [(Exists(node, negated=True), bound) for node in _absent(parsed, part.pattern, bound)]
-        elif exists_patterns(part):
-            hint = "write FILTER NOT EXISTS { ... } by itself; for one of several conditions, write several rules"
-            raise parsed.error("no NOT EXISTS as a part of an expression", "'NOT'", hint, parsed.first("NOT"))
         else:
             conditions.append((part, bound))
     return replace(body, conditions=tuple(conditions), absent=tuple(absent))
@@ -302,10 +394,9 @@ def _absent(parsed: ParsedRule, node: Node, outer: frozenset[Variable]) -> list[
     """Return the patterns that must all be absent: one for each branch of a NOT EXISTS."""
     made: list[Node] = []
     for body in _bodies(parsed, node):
-        if body.binds or body.tables or body.absent or not body.patterns:
-            hint = "conclude the rest in a rule of its own, and read its conclusions"
-            token = parsed.first("EXISTS")
-            raise parsed.error("triple patterns and FILTERs only in NOT EXISTS of a rule", "other parts", hint, token)
+        if not body.patterns:
+            hint = "leave it out: a pattern without triples has a solution always, or never"
+            raise parsed.error("a triple pattern in NOT EXISTS of a rule", "none", hint, parsed.first("EXISTS"))
         inner: Node = Bgp(body.patterns)
         for condition, seen in body.conditions:
             _check_bound(parsed, expression_variables(condition), seen | outer, "FILTER")
@@ -315,9 +406,6 @@ def _absent(parsed: ParsedRule, node: Node, outer: frozenset[Variable]) -> list[
 
 
 def _extended(parsed: ParsedRule, body: _Body, node: Extend) -> _Body:
-    if exists_patterns(node.expression):
-        hint = "write FILTER NOT EXISTS { ... }"
-        raise parsed.error("no NOT EXISTS in BIND of a rule", "'EXISTS'", hint, parsed.first("EXISTS"))
     _check_bound(parsed, expression_variables(node.expression), body.bound(), "BIND")
     return replace(body, binds=(*body.binds, (node.variable, node.expression)))
 
@@ -348,8 +436,7 @@ def warnings_of(rules: Iterable[Rule]) -> list[str]:
 
 def _check_body(parsed: ParsedRule, body: _Body) -> None:
     if not body.patterns:
-        hint = "put what always holds into the graph itself, by INSERT DATA"
-        raise parsed.error("a triple pattern outside of NOT EXISTS in a rule", "none", hint)
+        raise _no_pattern(parsed)
     matched, bound = body.matched(), body.bound()
     names = [variable for variable, _ in body.binds]
     for name in names:
@@ -426,7 +513,7 @@ def _edges(rules: Sequence[Rule]) -> list[list[_Edge]]:
         heads.setdefault((rule.into, _ANY if isinstance(predicate, Variable) else predicate), []).append(index)
     edges: list[list[_Edge]] = [[] for _ in rules]
     for target, rule in enumerate(rules):
-        for pattern, is_strict, by in _reads(rule):
+        for pattern, is_strict, by in reads_of(rule):
             graph = _graph_of(rule, pattern)
             for source in _feeders(heads, graph, pattern.predicate):
                 if may_feed(rules[source].head, rules[source].into, pattern, graph):
@@ -450,18 +537,69 @@ def _feeders(
     return [*heads.get((graph, predicate), ()), *heads.get((graph, _ANY), ())]
 
 
-def _reads(rule: Rule) -> Iterable[tuple[TriplePattern, bool, str]]:
-    """Yield each pattern of a rule, whether it has to be complete, and the pattern in words."""
+Reads = Iterator[tuple[TriplePattern, bool, str]]
+
+
+def reads_of(rule: Rule) -> Reads:
+    """Yield each pattern of a rule, whether it has to be complete, and the pattern in words. A path is a pattern for
+    each of its links; if it may have no length, and both ends may be any node, it reads all triples of its graph."""
     is_grouped = rule.aggregation is not None
+    if rule.where is not None:
+        yield from _reads_in(rule.where, "a group of" if is_grouped else "", frozenset())
+        return
     for pattern in rule.patterns:
         yield pattern, is_grouped, f"a group of {_shown(pattern)}" if is_grouped else _shown(pattern)
     for absent in rule.absent:
-        node = absent.pattern
-        while isinstance(node, Filter):
-            node = node.pattern
-        assert isinstance(node, Bgp), node
-        for pattern in node.patterns:
-            yield pattern, True, f"NOT EXISTS {{ {_shown(pattern)} }}"
+        yield from _reads_in(absent.pattern, "NOT EXISTS", frozenset())
+
+
+def _reads_in(node: Node, word: str, nodes: frozenset[tuple[GraphRef, Variable]]) -> Reads:
+    """word: by what it has to be complete, empty if it has not. nodes: the variables of the solutions around it that
+    are nodes of graphs."""
+    known = nodes | _nodes_in(node)
+    match node:
+        case Bgp(patterns=patterns):
+            yield from ((pattern, bool(word), _words(word, _shown(pattern))) for pattern in patterns)
+        case PathPattern(path=path, graph=graph):
+            automaton = automaton_of(path)
+            predicates = [link.predicate or _ANY for link in automaton.links()]
+            ends = [end for end in (node.subject, node.object) if isinstance(end, Variable)]
+            if automaton.is_nullable and len(ends) == 2 and not any((graph, end) in nodes for end in ends):
+                predicates.append(_ANY)
+            for predicate in dict.fromkeys(predicates):
+                pattern = TriplePattern(Variable("from"), predicate, Variable("to"), graph)
+                yield pattern, True, _words(word or "a path of", _shown(pattern))
+        case Join() | Union():
+            inner = known if isinstance(node, Join) else nodes
+            yield from _reads_in(node.left, word, inner)
+            yield from _reads_in(node.right, word, inner)
+        case LeftJoin() | Minus():
+            yield from _reads_in(node.left, word, nodes)
+            yield from _reads_in(node.right, word or ("MINUS" if isinstance(node, Minus) else "OPTIONAL"), known)
+        case Filter(pattern=pattern) | Extend(pattern=pattern) | Group(pattern=pattern):
+            yield from _reads_in(pattern, word, nodes)
+    for expression in node_expressions(node):
+        for exists in exists_patterns(expression):
+            yield from _reads_in(exists.pattern, "NOT EXISTS" if exists.negated else "EXISTS", known)
+
+
+def _nodes_in(node: Node) -> frozenset[tuple[GraphRef, Variable]]:
+    """Return the variables that are nodes of a graph in every solution, as far as triple patterns say so."""
+    match node:
+        case Bgp(patterns=patterns):
+            ends = [(one.graph, end) for one in patterns for end in (one.subject, one.object)]
+            return frozenset((graph, end) for graph, end in ends if isinstance(end, Variable))
+        case Join():
+            return _nodes_in(node.left) | _nodes_in(node.right)
+        case LeftJoin() | Minus():
+            return _nodes_in(node.left)
+        case Filter(pattern=pattern) | Extend(pattern=pattern):
+            return _nodes_in(pattern)
+    return frozenset()
+
+
+def _words(word: str, shown: str) -> str:
+    return f"{word} {shown}" if word.endswith("of") else f"{word} {{ {shown} }}" if word else shown
 
 
 def _shown(pattern: TriplePattern) -> str:
@@ -531,7 +669,8 @@ def _circle(rules: Sequence[Rule], edges: Sequence[Sequence[_Edge]], members: se
         told.insert(0, f"feeds {rules[step.target].name} by {step.by}")
     text = f"{rules[source].name} feeds {rules[edge.target].name} by {edge.by}"
     return RuleError(
-        "rules without a circle through NOT EXISTS or GROUP BY",
+        "rules without a circle through NOT EXISTS, EXISTS, OPTIONAL, MINUS, GROUP BY or a path",
         ", which ".join([text, *told]),
-        suggestion="a rule may ask what is absent, or count, only where none of its conclusions can matter",
+        suggestion="a rule may ask what is absent, count, or search a path, only where none of its conclusions can "
+        "matter",
     )

@@ -10,8 +10,9 @@ Each stratum reads what the ones before it have settled, so it runs once:
    round before has brought.
 
 That is delete and re-derive (Gupta, Mumick and Subrahmanian 1993) over batches. Where few triples change, and all rules
-of a stratum are triple patterns alone, each step is one call of a kernel (fact_search.py). The changes of all strata
-merge to one difference, in which a triple that went and came back does not show.
+of a stratum are triple patterns alone, each step is one call of a kernel (fact_search.py). A body with OPTIONAL, MINUS
+or the like is followed by the operators of live views (followed_bodies.py), in the same rounds. The changes of all
+strata merge to one difference, in which a triple that was deleted and inserted again does not show.
 
 A stored graph holds its explicit triples and those that are inferred. Its hidden graph (changing_graph.hidden) holds
 the inferred ones that are not explicit, and changes with it.
@@ -27,7 +28,6 @@ import numpy as np
 
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
-from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph, Read, gone_of
 from wukongs.rules.fact_search import FACTS_MAX, FactSearch, OverAllowed, Room, is_plain
@@ -50,20 +50,23 @@ FORGOTTEN_SHARE_MAX = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StratumPlan:
-    """The plans of the rules of one stratum; those of aggregations apart. earlier: those of strata before that may
-    conclude the same triples."""
+    """The plans of the rules of one stratum; those of aggregations, and of bodies that are no lists, apart. earlier:
+    those of strata before that may conclude the same triples."""
 
     plans: tuple[RulePlan, ...]
     is_recursive: bool
     earlier: tuple[RulePlan, ...]
     search: FactSearch | None
     """Follows changes of a few triples; None: some rule is more than triple patterns."""
+    followed: tuple[RulePlan, ...] = field(init=False)
     aggregations: tuple[RulePlan, ...] = field(init=False)
     others: tuple[RulePlan, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "aggregations", tuple(p for p in self.plans if p.rule.aggregation is not None))
-        object.__setattr__(self, "others", tuple(p for p in self.plans if p.rule.aggregation is None))
+        lists = [plan for plan in self.plans if plan.followed is None]
+        object.__setattr__(self, "followed", tuple(p for p in self.plans if p.followed is not None))
+        object.__setattr__(self, "aggregations", tuple(p for p in lists if p.rule.aggregation is not None))
+        object.__setattr__(self, "others", tuple(p for p in lists if p.rule.aggregation is None))
 
 
 class Propagation:
@@ -85,9 +88,12 @@ class Propagation:
         self._strata = strata
         self._graphs = graphs
         self._ranks = {} if ranks is None else ranks
-        self._graph = ChangingGraph(before)
+        self._graph = ChangingGraph(before, notes=any(stratum.followed for stratum in strata))
         self._before = before
         self._reader = reader
+        for stratum in strata:
+            for plan in stratum.followed:
+                plan.begin(before, reader)
         self._rows_max = rows_max
         self._derived = 0
         self._stays = NO_QUADS
@@ -122,7 +128,7 @@ class Propagation:
             heads = []
             for plan in stratum.plans:
                 self.at_work = plan.rule
-                heads.append(self._made(plan, plan.heads_of(BindingTable.unit(), self._graph.now, self._reader)))
+                heads.append(self._made(plan, plan.all_heads(self._graph, self._reader)))
             front = self._inserted(heads)
             if stratum.is_recursive:
                 self._insert(number, front)
@@ -182,7 +188,7 @@ class Propagation:
         for plan in stratum.plans:
             if plan.rule.name in added:
                 self.at_work = plan.rule
-                anew.append((plan, plan.heads_of(BindingTable.unit(), self._graph.now, self._reader)))
+                anew.append((plan, plan.all_heads(self._graph, self._reader)))
         restored = self._restored(number, joined([*lost, gone]))
         front = self._inserted([*(self._made(*one) for one in anew), restored], number)
         self._insert(number, joined((come, front)), gone)
@@ -199,7 +205,7 @@ class Propagation:
         stratum, ranks = self._strata[number], self._ranks.get(number)
         lost, front, shut_out, over = NO_QUADS, gone, come, self._before
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
-        may_rank = stratum.is_recursive and self._may_rank
+        may_rank = stratum.is_recursive and self._may_rank and not stratum.followed
         while len(front[0]) or len(shut_out[0]):
             found = []
             for plan in stratum.others:
@@ -207,6 +213,9 @@ class Propagation:
                 found.append(plan.from_changes(plan.ways, front, over, self._reader))
                 if len(shut_out[0]):
                     found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
+            for plan in stratum.followed:
+                self.at_work = plan.rule
+                found.append(plan.lost_heads(self._graph, self._reader))
             front, shut_out = self._may_go(joined(found)), NO_QUADS
             if ranks is None and may_rank and len(lost[0]) + len(front[0]) > allowed:
                 ranks = self._ranks[number] = self._ranked(number)
@@ -254,7 +263,7 @@ class Propagation:
         for plan in self._settled(number):
             self.at_work = plan.rule
             seeds = plan.given_heads(quads)
-            if plan.rule.aggregation is not None:
+            if plan.rule.aggregation is not None or plan.followed is not None:
                 heads = plan.heads_of(seeds, self._graph.now, self._reader)
                 stands |= is_held(read_of(heads), quads)
                 continue
@@ -340,6 +349,9 @@ class Propagation:
                 found.append(self._made(plan, plan.from_changes(plan.ways, front, self._graph.now, self._reader)))
                 if len(gone[0]):
                     found.append(self._made(plan, plan.from_changes(plan.let_in, gone, self._graph.now, self._reader)))
+            for plan in stratum.followed:
+                self.at_work = plan.rule
+                found.append(self._made(plan, plan.gained_heads(self._graph, self._reader)))
             front, gone = self._inserted(found, number), NO_QUADS
             if not stratum.is_recursive:
                 break

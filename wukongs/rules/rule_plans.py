@@ -4,6 +4,8 @@ A derivation that is new uses a triple that is new. So there is one *way* for ea
 pattern is matched with the changed triples alone, in columns, and the rest of the body is explored from these rows. A
 NOT EXISTS has a way for each of its patterns, too: from there the whole body is explored, to see what its change has
 let in or shut out. The *check* explores the body from given heads, and so tells which of these still follow.
+
+A body that is no list has no ways: followed_bodies.py follows it.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from wukongs.csparql.algebra import (
     TriplePattern,
 )
 from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.scope import expression_variables
+from wukongs.csparql.scope import certain_variables, expression_variables
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import parts_of
+from wukongs.incremental.versions import Evaluation
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
 from wukongs.query.limits import Limits
@@ -38,8 +42,9 @@ from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import filled
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
-from wukongs.rules.changing_graph import Read
-from wukongs.rules.program import Rule
+from wukongs.rules.changing_graph import ChangingGraph, Read
+from wukongs.rules.followed_bodies import FollowedBody, Matched, Part, marked
+from wukongs.rules.program import Rule, reads_of
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, INLINE_MARK, UNBOUND, BoolArray, Int64Array
 from wukongs.store.quads import NO_QUADS, Quads, joined, taken
 
@@ -64,19 +69,26 @@ class Reader:
     def __init__(
         self, keeper: TermKeeper, terms: Callable[[], QueryTerms], default_graph: int, memo: PlanMemo, limits: Limits
     ) -> None:
-        self._constants = ConstantIds(keeper, {iri(DEFAULT_GRAPH_IRI): default_graph})
+        self.constants = ConstantIds(keeper, {iri(DEFAULT_GRAPH_IRI): default_graph})
         self._memo = memo
         self._keeper = keeper
         self.terms = terms
         self.limits = limits
         self._kept: dict[Term | None, tuple[Read, Dataset]] = {}
 
-    def solve(self, question: Question, over: Read, into: Term | None, seeds: BindingTable) -> Iterator[BindingTable]:
+    def solve(
+        self, question: Question | Part, over: Read, into: Term | None, seeds: BindingTable
+    ) -> Iterator[BindingTable]:
         """Yield the solutions of a query that agree with some of the seeds, in tables. Raises QueryTimeout,
         BudgetExceeded."""
+        if isinstance(question, Part):
+            terms = self.terms()
+            evaluation = Evaluation(_CLAUSE, self.constants, terms, self.limits)
+            yield self.known(question.solutions(evaluation, over.batches, seeds), terms)
+            return
         known, dataset = self._kept.get(into, (None, None))
         if dataset is None or known is not over or over.divided is not None:  # more may have been fetched since
-            dataset = Dataset(_CLAUSE, over.batches, {}, self._constants, into, over.divided)
+            dataset = Dataset(_CLAUSE, over.batches, {}, self.constants, into, over.divided)
             self._kept[into] = over, dataset
         query, names, limits = question.query, question.variables, self.limits
         mark = limits.mark()
@@ -90,7 +102,7 @@ class Reader:
             if table is None:
                 terms = self.terms()
                 found = answer(query, dataset, terms, limits, self._memo, "", given=part)
-                table = BindingTable(names, self._known(found.columns, terms), found.length)
+                table = self.known(BindingTable(names, found.columns, found.length), terms)
             yield table
             limits.back_to(mark, 0)  # by then it has become triples
 
@@ -113,11 +125,12 @@ class Reader:
             )
         return table
 
-    def _known(self, columns: tuple[Int64Array, ...], terms: QueryTerms) -> tuple[Int64Array, ...]:
+    def known(self, table: BindingTable, terms: QueryTerms) -> BindingTable:
         """Make the terms that expressions have computed known for ever."""
         if not terms.has_computed:
-            return columns
-        return tuple(_kept_terms(column, terms, self._keeper) for column in columns)
+            return table
+        columns = tuple(_kept_terms(column, terms, self._keeper) for column in table.columns)
+        return BindingTable(table.variables, columns, table.length)
 
 
 def _kept_terms(column: Int64Array, terms: QueryTerms, keeper: TermKeeper) -> Int64Array:
@@ -146,11 +159,42 @@ class RulePlan:
         self.graph = default_graph if rule.into is None else keeper.keep(rule.into.text)
         self._bound = frozenset(variable for pattern in rule.patterns for variable in pattern.variables())
         self._bound |= frozenset(variable for table in rule.tables for variable in table.variables)
-        for pattern in (rule.head, *rule.patterns, *(one for found in rule.absent for one in absent_patterns(found))):
-            for part in (pattern.subject, pattern.predicate, pattern.object, pattern.graph):
-                if isinstance(part, Term):
-                    self._ids[part] = keeper.keep(part.text)
+        parts = [part for pattern, _, _ in reads_of(rule) for part in parts_of(pattern)]
+        for part in (*parts, *parts_of((rule.head, rule.where))):
+            if isinstance(part, Term):
+                self._ids[part] = keeper.keep(part.text)
+        self.followed: FollowedBody | None = None
+        """Follows a body that is no list; None: it is one."""
+        self.heads: Question | Part
+        """The heads; of an aggregation for given keys."""
+        self.body: Question | Part
+        """All variables of the body, before it is grouped."""
+        self.matched: tuple[Matched, ...] = tuple((pattern, None) for pattern in rule.patterns)
+        """Of what a solution of the body is made."""
+        self.groups: Question | Part
+        """The heads of an aggregation, with the keys of their groups."""
+        self.ways = self.shut_out = self.let_in = list[Way]()
+        self._subject_may_be_literal = not self._is_node(rule.head.subject)
+        self._predicate_may_be_other = not self._is_predicate(rule.head.predicate)
+        if rule.where is not None:
+            self._plan_part(rule.where)
+        else:
+            self._plan_list()
 
+    def _plan_part(self, where: Node) -> None:
+        certain = certain_variables(where)
+        self.followed = FollowedBody(where)
+        self._given = self.keys = tuple(v for v in self.rule.head.variables() if v in certain)
+        self.heads = self.groups = Part(where, self._given)
+        below = where
+        if self.rule.aggregation is not None:
+            below = next(part for part in parts_of(where) if isinstance(part, Group)).pattern
+            self.keys = tuple(v for v in self.rule.aggregation.keys if v in certain_variables(below))
+        below, self.matched = marked(below)
+        self.body = Part(below, self.keys)
+
+    def _plan_list(self) -> None:
+        rule = self.rule
         wanted = rule.head.variables() if rule.aggregation is None else rule.aggregation.keys
         self.ways = [
             Way(pattern, pattern.variables(), _select(_body(rule, _without(rule.patterns, at)), wanted))
@@ -164,11 +208,8 @@ class RulePlan:
         self.let_in = [Way(one, self._shared(one), self.whole) for one in negated]
         """From triples that matched a NOT EXISTS to the heads that may follow now."""
         self.heads = self.whole if rule.aggregation is None else _select(_grouped(rule), rule.head.variables())
-        """The heads; of an aggregation for given keys."""
         self.body = _select(_body(rule, rule.patterns), _all_variables(rule))
-        """All variables of the body, before it is grouped."""
         self.groups = self.heads
-        """The heads of an aggregation, with the keys of their groups."""
         if rule.aggregation is not None:
             self.groups = _select(_grouped(rule), tuple(dict.fromkeys((*wanted, *rule.head.variables()))))
         self.keys = () if rule.aggregation is None else tuple(v for v in wanted if v in self._bound)
@@ -176,8 +217,6 @@ class RulePlan:
         self._given = tuple(
             v for v in rule.head.variables() if v in (self._bound if rule.aggregation is None else self.keys)
         )
-        self._subject_may_be_literal = not self._is_node(rule.head.subject)
-        self._predicate_may_be_other = not self._is_predicate(rule.head.predicate)
 
     def _shared(self, pattern: TriplePattern) -> tuple[Variable, ...]:
         return tuple(variable for variable in pattern.variables() if variable in self._bound)
@@ -294,6 +333,39 @@ class RulePlan:
         if not seeds.length:
             return NO_QUADS
         return joined([self.made(table, reader) for table in reader.solve(self.heads, over, self.rule.into, seeds)])
+
+    # --- a body that is no list ---------------------------------------------------------------------------------------
+
+    def begin(self, before: Read, reader: Reader) -> None:
+        """Be about to follow a change."""
+        if self.followed is not None:
+            self.followed.begin(before.batches, reader.constants, reader.terms(), reader.limits)
+
+    def forget(self) -> None:
+        """Keep nothing from one change to the next."""
+        if self.followed is not None:
+            self.followed.forget()
+
+    def all_heads(self, graph: ChangingGraph, reader: Reader) -> Quads:
+        """Return the heads that follow in one step from a graph as it is now."""
+        if self.followed is None:
+            return self.heads_of(BindingTable.unit(), graph.now, reader)
+        return self._made_of(self.followed, self.followed.content(graph), reader)
+
+    def lost_heads(self, graph: ChangingGraph, reader: Reader) -> Quads:
+        """Return the heads that have lost a derivation since they were asked for last."""
+        assert self.followed is not None
+        return self._made_of(self.followed, self.followed.lost(graph), reader)
+
+    def gained_heads(self, graph: ChangingGraph, reader: Reader) -> Quads:
+        """Return the heads that have a derivation more, by all changes until now."""
+        assert self.followed is not None
+        return self._made_of(self.followed, self.followed.gained(graph), reader)
+
+    def _made_of(self, followed: FollowedBody, rows: BindingTable, reader: Reader) -> Quads:
+        if not rows.length:
+            return NO_QUADS
+        return self.made(reader.known(rows, followed.evaluation.terms), reader)
 
 
 def _all_variables(rule: Rule) -> tuple[Variable, ...]:

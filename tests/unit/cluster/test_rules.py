@@ -126,7 +126,7 @@ class Story:
         self.explicit[graph] = set(triples)
 
     def _rules(self, engine: Any, graph: str) -> None:
-        drawn = [(graph, rule) for rule in random_rules(self.random, f"r{self.count}-")]
+        drawn = [(graph, rule) for rule in random_rules(self.random, f"r{self.count}-", lists_only=True)]
         come = fitting(self.installed, drawn)
         if come:
             engine.add_rules(text_of(rule for _, rule in come), into=graph[1:-1] or None)
@@ -280,6 +280,19 @@ def test_a_rule_that_takes_too_much_is_not_added() -> None:
             other.add_rules(COPY)
         with pytest.raises(errors.RuleError, match="did you mean copy"):
             other.drop_rules("cop")
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_body_that_is_no_list_is_refused_by_name(nodes: int) -> None:
+    with wired(nodes, 1) as wires:
+        first = wires.nodes[0].engine
+        text = PREFIX + "RULE alone: CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y MINUS { ?y :p ?x } }"
+        with pytest.raises(errors.RuleError, match="rule alone, which has more; write OPTIONAL as two"):
+            first.add_rules(COPY + "\n" + text)
+        assert first.rules() == []
+        first.add_rules(text.replace("MINUS {", "FILTER NOT EXISTS {"))
+        first.update(f"{PREFIX} INSERT DATA {{ :a :p :b }}")
+        assert len(views(first)["inferred", ""]) == 1
 
 
 def test_changes_at_two_nodes_at_the_same_time_are_all_followed() -> None:

@@ -21,6 +21,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer, within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.limits import Limits
+from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.dataset import Dataset, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
@@ -31,9 +32,11 @@ Row = tuple[str | None, ...]
 
 class Followed:
     """A view of an engine in memory. contents: the sum of its reports so far. given: the variables that arguments give
-    terms for; rows: the arguments that are bound, by their numbers."""
+    terms for; rows: the arguments that are bound, by their numbers; paths: the indexes that it shares."""
 
-    def __init__(self, engine: wukongs.Engine, text: str, given: Sequence[str] = ()) -> None:
+    def __init__(
+        self, engine: wukongs.Engine, text: str, given: Sequence[str] = (), paths: PathIndexes | None = None
+    ) -> None:
         self.text, self.given = text, tuple(given)
         self._core = engine._core
         self._trace = self._core.arrangement.trace
@@ -45,7 +48,8 @@ class Followed:
         self.rows: dict[int, tuple[str, ...]] = {}
         self._terms = terms_of(self._core)
         self._handle = self._trace.open(self._core.sn, "view", expires=False)
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=self._lifted)
+        ids, indexes = self._ids(), paths or PathIndexes()
+        evaluation = Evaluation(self.query.dataset, ids, self._terms, Limits(), lifted=self._lifted, paths=indexes)
         query = self._lifted.query if self._lifted else self.query
         self.view = View(query, evaluation, self._core.sn, self._handle.read())
         with within(evaluation.limits):

@@ -61,10 +61,12 @@ def random_update(rng: random.Random, graphs: Graphs, *, of_graphs: bool = False
 
 
 class QueryMaker:
-    """Makes SELECT queries of all operators. of_graphs: mostly of GRAPH ?g, merged default graphs and their like."""
+    """Makes SELECT queries of all operators. of_graphs: mostly of GRAPH ?g, merged default graphs and their like;
+    of_paths: mostly of paths."""
 
-    def __init__(self, rng: random.Random, *, of_graphs: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, of_graphs: bool = False, of_paths: bool = False) -> None:
         self.rng = rng
+        self._of_paths = of_paths
         self._of_graphs = of_graphs
         self._variables = (*VARIABLES, "?g") if of_graphs else VARIABLES
         self._made = 0
@@ -107,8 +109,30 @@ class QueryMaker:
     def _term(self, among: tuple[str, ...]) -> str:
         return self.rng.choice(VARIABLES) if self.rng.random() < 0.9 else self.rng.choice(among)
 
+    def path(self, depth: int) -> str:
+        """Return a path."""
+        rng = self.rng
+        match rng.randrange(10) if depth else 0:
+            case 0 | 1:
+                return rng.choice(PREDICATES)
+            case 2:
+                return f"({self.path(depth - 1)}/{self.path(depth - 1)})"
+            case 3:
+                return f"({self.path(depth - 1)}|{self.path(depth - 1)})"
+            case 4:
+                return f"^({self.path(depth - 1)})"
+            case 5:
+                return f"({self.path(depth - 1)}){{{rng.choice(('1,2', '0,2', '2,3', '2,', '0,1'))}}}"
+            case 6:
+                return f"!({rng.choice(PREDICATES)}|^{rng.choice(PREDICATES)})"
+            case _:
+                return f"({self.path(depth - 1)}){rng.choice('+*?')}"
+
     def _triples(self) -> str:
         rng = self.rng
+        if self._of_paths and rng.random() < 0.4:
+            path = f"({self.path(2)}){rng.choice('++**?')}" if rng.random() < 0.8 else self.path(2)
+            return f"{self._term(NODES)} {path} {self._term(NODES)} ."
         made = []
         for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
             predicate = rng.choice(VARIABLES) if rng.random() < 0.08 else rng.choice(PREDICATES)

@@ -10,15 +10,20 @@ import pytest
 
 from tests.unit.incremental.test_views_follow import follow
 from wukongs.csparql.terms import Variable
-from wukongs.incremental import cuts, operators
+from wukongs.incremental import cuts, iterate, operators
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
+from wukongs.incremental.iterate import Reached
 from wukongs.incremental.leaves import DeltaJoin, Refresh
 from wukongs.incremental.lookups import Explored, Kept, Side
 from wukongs.incremental.sources import StoredGraphs
 from wukongs.incremental.versions import Change, Member
 from wukongs.incremental.zset import ZSet
+from wukongs.query.paths import forest_kernels, reach
+from wukongs.query.paths.forest import no_pairs
+from wukongs.query.paths.path_machine import ANY_LINKS
+from wukongs.query.paths.reach import PathIndex
 from wukongs.store.batch_set import EMPTY, BatchSet
 
 SEEDS, SEEDS_OF_LIMIT = range(40), range(95, 100)
@@ -243,3 +248,99 @@ def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, mutate: Callab
     mutate(monkeypatch)
     with pytest.raises(AssertionError, match=r"seed|Counter"):
         sum(map(follow, SEEDS_OF_LIMIT if mutate is rows_behind_the_last_one_count else SEEDS))
+
+
+# --- views of paths ---------------------------------------------------------------------------------------------------
+
+
+def index_is_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """A view takes what was logged, from wherever it stands."""
+    patch.setattr(PathIndex, "_taken", lambda self, user, to: self._log[-1].pairs if self._log else no_pairs())
+
+
+def nobody_else_takes_it(patch: pytest.MonkeyPatch) -> None:
+    right = PathIndex._move
+
+    def move(self: PathIndex, *given: Any) -> None:
+        self._log.clear()
+        right(self, *given)
+
+    patch.setattr(PathIndex, "_move", move)
+
+
+def new_origins_are_not_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reached, "ask", lambda self, nodes, weights: None)
+
+
+def links_deleted_stay(patch: pytest.MonkeyPatch) -> None:
+    right = PathIndex._move
+    patch.setattr(
+        PathIndex, "_move", lambda self, to, gone, come: right(self, to, tuple(one[:0] for one in gone), come)
+    )
+
+
+def walks_never_begin(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reach, "link_begins", lambda link, triples, dataset: triples[0][:0])
+
+
+def nodes_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reached, "_nodes_changed", lambda self, *given: self._to_themselves(*no_pairs()[1:]))
+
+
+def nodes_are_subjects(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(iterate, "ANY_LINKS", (ANY_LINKS[0], ANY_LINKS[0]))
+
+
+def walks_of_no_length_count_twice(patch: pytest.MonkeyPatch) -> None:
+    right = Reached._rows
+
+    def rows(self: Reached, *pairs: Any) -> ZSet:
+        was, self._is_nullable = self._is_nullable, False
+        try:
+            return right(self, *pairs)
+        finally:
+            self._is_nullable = was
+
+    patch.setattr(Reached, "_rows", rows)
+
+
+def a_pair_is_there_for_each_state(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(forest_kernels, "count_ends", lambda trees, accepting, numbers, nodes, counts: None)
+
+
+def walks_are_kept_from_the_other_end(patch: pytest.MonkeyPatch) -> None:
+    right = Reached._rows
+
+    def rows(self: Reached, origins: Any, nodes: Any, weights: Any) -> ZSet:
+        return right(self, *((nodes, origins) if self.way else (origins, nodes)), weights)
+
+    patch.setattr(Reached, "_rows", rows)
+
+
+def only_the_constant_at_one_end_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reached, "_find_constant", lambda self: None)
+
+
+MUTANTS_OF_PATHS = (
+    index_is_anywhere,
+    nobody_else_takes_it,
+    new_origins_are_not_asked,
+    links_deleted_stay,
+    walks_never_begin,
+    nodes_stay,
+    nodes_are_subjects,
+    walks_of_no_length_count_twice,
+    a_pair_is_there_for_each_state,
+    walks_are_kept_from_the_other_end,
+    only_the_constant_at_one_end_counts,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutate", MUTANTS_OF_PATHS)
+def test_a_broken_rule_of_paths_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(follow(seed, of_paths=True) for seed in SEEDS)

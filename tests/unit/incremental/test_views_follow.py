@@ -15,6 +15,7 @@ from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text,
 from wukongs.incremental import cuts
 from wukongs.incremental.cuts import Cut
 from wukongs.incremental.operators import operators_of
+from wukongs.query.paths.reach import PathIndexes
 
 VIEWS, STEPS = 25, 8
 OF_GRAPHS = {
@@ -42,10 +43,10 @@ NAMES = {
 """The operators that a run has to have moved, by a change that was not empty."""
 
 
-def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = False) -> int:
+def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = False, of_paths: bool = False) -> int:
     """Follow views over random changes; return how many reports were not empty. moved: counts the operators of views
-    with such reports; of_graphs: views of GRAPH ?g and its like. Raises AssertionError (a view's sum is not its text's
-    answer)."""
+    with such reports; of_graphs: views of GRAPH ?g and its like; of_paths: of paths, and some views lag. Raises
+    AssertionError (a view's sum is not its text's answer)."""
     rng, reports = random.Random(seed), 0
     graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
@@ -55,16 +56,19 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = Fa
         if of_graphs:
             engine.add_rules(RULE)
         views = list[tuple[str, Followed]]()
+        paths = PathIndexes()
         while len(views) < VIEWS:
-            text = QueryMaker(rng, of_graphs=of_graphs).query()
+            text = QueryMaker(rng, of_graphs=of_graphs, of_paths=of_paths).query()
             try:
-                views.append((text, Followed(engine, text)))
+                views.append((text, Followed(engine, text, paths=paths)))
             except wukongs.QuerySyntaxError:  # a variable that BIND would bind again
                 continue
         for step in range(STEPS):
             for _ in range(rng.choice((1, 2, 3) if of_graphs else (1, 1, 1, 3))):
                 engine.update(random_update(rng, graphs, of_graphs=of_graphs))
             for text, followed in views:
+                if of_paths and rng.random() < 0.15:
+                    continue  # it lags, and others of its paths are ahead
                 report = followed.advance()
                 assert 0 not in report.values(), f"seed {seed}, step {step}: {text}"
                 if report:
@@ -102,8 +106,15 @@ def test_views_over_several_graphs_follow_their_text() -> None:
     assert {*moved} >= OF_GRAPHS, moved
 
 
+def test_views_of_paths_follow_their_text() -> None:
+    moved = Counter[str]()
+    assert follow(1, moved, of_paths=True) > 20
+    assert {*moved} >= {"iterate", "origins"}, moved
+
+
 @pytest.mark.slow
 def test_views_follow_their_text_for_many_seeds() -> None:
     for seed in range(1000, 1030):
         follow(seed)
         follow(seed, of_graphs=True)
+        follow(seed, of_paths=True)

@@ -131,8 +131,8 @@ def test_pause_replace_and_close(engine: wukongs.Engine) -> None:
     assert graph(engine) == {("a", "far", "c"), ("b", "far", "d")}
     query.replace(EX + "REGISTER QUERY q AS CONSTRUCT { ?y :near ?x } WHERE { ?x :p ?y }")
     assert graph(engine) == {("b", "near", "a"), ("c", "near", "b"), ("d", "near", "c")}
-    with pytest.raises(wukongs.RuleError, match="no MINUS in a rule"):
-        query.replace(EX + "REGISTER QUERY q AS CONSTRUCT { ?y :near ?x } WHERE { ?x :p ?y MINUS { ?x :q ?y } }")
+    with pytest.raises(wukongs.RuleError, match="no LIMIT in a rule"):
+        query.replace(EX + "REGISTER QUERY q AS CONSTRUCT { ?y :near ?x } WHERE { ?x :p ?y } LIMIT 1")
     with pytest.raises(wukongs.StreamError, match="registered as other"):
         query.replace(EX + "REGISTER QUERY other AS CONSTRUCT { ?y :near ?x } WHERE { ?x :p ?y }")
     assert len(graph(engine)) == 3
@@ -172,9 +172,6 @@ def test_a_dropped_rule_closes_its_query(engine: wukongs.Engine) -> None:
             r"query q, line 1.*no blank node in the template.*name",
         ),
         ("CONSTRUCT { [] :of ?x } WHERE { ?x :p ?y }", {}, "no blank node in the template"),
-        ("CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y OPTIONAL { ?y :p ?z } }", {}, "no OPTIONAL in a rule.*two rules"),
-        ("CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y MINUS { ?y :p ?z } }", {}, "no MINUS in a rule.*NOT EXISTS"),
-        ("CONSTRUCT { ?x :q ?y } WHERE { ?x :p+ ?y }", {}, r"no path with \*, \+"),
         ("CONSTRUCT { ?x :q ?n } WHERE { SELECT (COUNT(*) AS ?n) WHERE { ?x :p ?y } }", {}, "GROUP BY"),
         ("CONSTRUCT { ?x :q ?y } WHERE { GRAPH ?g { ?x :p ?y } }", {}, "the IRI of a graph after GRAPH"),
         ("CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y } LIMIT 3", {}, "no LIMIT in a rule"),
@@ -201,11 +198,11 @@ def test_what_no_rule_can_be_is_refused_by_name(
 
 
 def test_a_refusal_says_where(engine: wukongs.Engine) -> None:
-    text = "PREFIX : <http://ex/>\nREGISTER QUERY q AS\n  CONSTRUCT { ?x :q ?y }\n  WHERE { ?x :p* ?y }"
-    with pytest.raises(wukongs.RuleError, match=r"query q, line 4, column 14: .*found ':p'"):
+    text = "PREFIX : <http://ex/>\nREGISTER QUERY q AS\n  CONSTRUCT { ?x :q ?y }\n  WHERE { ?x :p ?y } LIMIT 1"
+    with pytest.raises(wukongs.RuleError, match=r"query q, line 4, column 22: .*found 'LIMIT'"):
         engine.register(text, into=G)
-    text = EX + "REGISTER QUERY q AS CONSTRUCT { ?x :q ?y } WHERE { ?x :p* ?y }"
-    with pytest.raises(wukongs.RuleError, match=rf"query q, line 1, column {text.index(':p*') + 1}: .*found ':p'"):
+    text = EX + "REGISTER QUERY q AS CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y } LIMIT 1"
+    with pytest.raises(wukongs.RuleError, match=rf"query q, line 1, column {text.index('LIMIT') + 1}: .*found 'LIMIT'"):
         engine.register(text, into=G)
 
 

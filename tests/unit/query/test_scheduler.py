@@ -17,6 +17,7 @@ from wukongs.query.limits import Canceller, Limits, scheduled, watched
 from wukongs.query.scheduler import (
     AGED_S,
     AGED_SLICE_S,
+    CLIENTS_MAX,
     LEVELS_S,
     PRECEDENCE,
     SILENT_S,
@@ -38,7 +39,7 @@ class Threads:
 
     def __init__(self, processors: int) -> None:
         self.now = 100.0
-        self.scheduler = Scheduler(processors, lambda: self.now)
+        self.scheduler = Scheduler(processors, lambda: self.now, lambda: self.now)
         self.threads: dict[Task, threading.Thread] = {}
         self.runs = set[Task]()
         """Those whose thread goes on."""
@@ -52,6 +53,7 @@ class Threads:
         thread = self.threads[task] = threading.Thread(target=run, daemon=True)
         thread.start()
         self.settle(task)
+        self.settle_picked()
 
     def settle(self, task: Task) -> None:
         """Wait until a call has returned, or waits."""
@@ -62,6 +64,12 @@ class Threads:
             time.sleep(0.001)
         if not thread.is_alive():
             thread.join()
+
+    def settle_picked(self) -> None:
+        """Wait until those that run have begun to: their processor time counts from there."""
+        for task in list(self.scheduler._running):
+            if task in self.threads:
+                self.settle(task)
 
     def start(self, client: object = None, used_s: float = 0.0) -> Task:
         task = Task(client, used_s)
@@ -76,6 +84,7 @@ class Threads:
 
     def stop(self, task: Task) -> None:
         self.scheduler.stop(task)
+        self.settle_picked()
 
     def is_running(self, task: Task) -> bool:
         return task in self.scheduler._running
@@ -259,7 +268,7 @@ def test_urgent_work_without_end_leaves_a_processor_that_is_alone_to_a_task() ->
             world.now += 1.01 * URGENT_S
             while not world.is_running(long):  # it polls
                 time.sleep(0.001)
-            world.threads[long].join(20)
+            world.settle(long)
             for _ in range(5):
                 world.now += URGENT_S
                 assert world.check(long), "it goes on"
@@ -311,6 +320,48 @@ def test_random_tasks_keep_the_rules(seed: int) -> None:
             assert not scheduler._waiting or len(loud) >= scheduler.processors
             assert len(loud) <= 2 * scheduler.processors + 1
         assert ended > 3
+
+
+def test_a_task_that_others_keep_from_a_processor_stays_new() -> None:
+    now, used = [100.0], [7.0]
+    scheduler = Scheduler(1, lambda: now[0], lambda: used[0])
+    long, short = Task(used_s=1.0), Task()
+    scheduler.start(long, nothing)
+    scheduler.start(short, nothing)
+    now[0] += 50 * NEW_S
+    used[0] += 0.9 * NEW_S
+    assert not scheduler.has_to_pause(short), "it has used less than a new one may"
+    assert scheduler.has_to_pause(long)
+    used[0] += 0.2 * NEW_S
+    assert scheduler.has_to_pause(short)
+    scheduler.stop(short)
+    assert short.level() == 1
+    scheduler.stop(long)
+    assert scheduler.counts == (0, 0)
+
+
+def test_a_client_that_has_used_little_lately_is_picked_before_others() -> None:
+    with threads(1) as world:
+        running = world.start("loud", used_s=0.1)
+        others = [world.start(client, used_s=0.1) for client in ("loud", "louder", "louder")]
+        world.now += 1.0
+        quiet = world.start("quiet", used_s=0.1)
+        world.stop(running)
+        assert world.is_running(others[1]), "neither it nor `quiet` has used any, and it has waited longer"
+        world.now += 1.0
+        world.stop(others[1])
+        assert world.is_running(quiet)
+        world.stop(quiet)
+        assert world.is_running(others[0]), "1 s, a second ago, is half of what the other one has used"
+
+
+def test_what_clients_have_used_is_bounded() -> None:
+    scheduler = Scheduler(1)
+    for client in range(3 * CLIENTS_MAX):
+        task = Task(client)
+        scheduler.start(task, nothing)
+        scheduler.stop(task)
+        assert len(scheduler._uses) <= CLIENTS_MAX
 
 
 # --- executions -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rules as plain lists, the order in which they are followed, and the circles that are refused."""
+"""Rules as plain lists and others, the order in which they are followed, and the circles that are refused."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wukongs.csparql.parser_rules import parse_rules
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import join_all
 from wukongs.errors import RuleError, WukongsError
-from wukongs.rules.program import BRANCHES_MAX, Program, Rule, rules_of, warnings_of
+from wukongs.rules.program import BRANCHES_MAX, Program, Rule, reads_of, rules_of, warnings_of
 from wukongs.rules.sources import SHIPPED, read_rules
 
 GOLDEN = Path(__file__).parent / "shipped_strata.txt"
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
-KINDS = ("pattern", "pattern", "filter", "union", "graph", "group", "values", "bind", "exists")
+KINDS = ("pattern", "pattern", "filter", "union", "graph", "group", "values", "bind", "exists", "optional", "minus")
 
 
 def rules(text: str, into: Term | None = None) -> list[Rule]:
@@ -128,13 +128,14 @@ def test_into_goes_to_the_rules() -> None:
         ("?x <p> ?y FILTER(COALESCE(?z, 1) > 1)", "variables in FILTER that its group binds", "?z", "?z, 1"),
         ("{ ?x <p> ?y FILTER(?z > 1) } ?x <q> ?z", "variables in FILTER that its group binds", "?z", "?z > 1"),
         ("{ ?x <p> ?y FILTER NOT EXISTS { ?x <r> ?z } } ?x <q> ?z", "variables in FILTER", "?z", "?z } }"),
+        ("?x <p> ?y FILTER NOT EXISTS { FILTER(?y > 1) }", "a triple pattern in NOT EXISTS", "none", "EXISTS"),
+        ("?x <p> ?y OPTIONAL { ?y <q> ?v } FILTER NOT EXISTS { GRAPH <g> {} }", "a block of GRAPH", "another", "GRAPH"),
+        ("?x <p> ?y OPTIONAL { GRAPH <g> { BIND(1 AS ?z) } }", "a block of GRAPH that begins", "another", "GRAPH"),
+        ("?x <p>+ ?y OPTIONAL { GRAPH <urn:x-wukongs:x> { ?x <q> ?y } }", "a graph of your own", "wukongs:x", "GRAPH"),
+        ("VALUES (?x ?y) { (1 2) } FILTER NOT EXISTS { VALUES ?x { 1 } }", "a triple pattern outside", "none", "r:"),
         ("?x <p> ?y FILTER NOT EXISTS { ?x <r> ?z FILTER(?v > 1) }", "variables in FILTER", "?v", "?v > 1"),
         ("BIND(?y AS ?z) ?x <p> ?y", "variables in BIND that its group binds", "?y", "?y AS"),
         ("?x <p> ?y BIND(?y AS ?z) ?z <q> ?y", "a variable after AS that stands nowhere else", "?z", "?z) ?z"),
-        ("?x <p> ?y FILTER(?y > 1 || NOT EXISTS { ?x <q> ?y })", "no NOT EXISTS as a part", "'NOT'", "NOT"),
-        ("?x <p> ?y BIND(NOT EXISTS { ?x <q> ?y } AS ?z)", "no NOT EXISTS in BIND", "'EXISTS'", "EXISTS"),
-        ("?x <p> ?y FILTER NOT EXISTS { ?x <q> ?y BIND(1 AS ?z) }", "triple patterns and FILTERs", "other", "EXISTS"),
-        ("?x <p> ?y FILTER NOT EXISTS { ?x <q> ?y VALUES ?y { 1 } }", "triple patterns", "other", "EXISTS"),
         ("GRAPH <g> { BIND(1 AS ?z) ?x <p> ?y }", "a block of GRAPH that begins with triples", "another", "GRAPH"),
         ("GRAPH <urn:x-wukongs:inferred> { ?x <p> ?y }", "a graph of your own", "<urn:x-wukongs:inferred>", "GRAPH"),
         ("VALUES (?x ?y) { (1 2) }", "a triple pattern outside of NOT EXISTS", "none", "r:"),
@@ -157,10 +158,6 @@ def test_a_body_that_is_no_list_is_refused(pattern: str, expected: str, found: s
     [
         ("SELECT ?x WHERE { ?x <p> ?y }", "SELECT ... GROUP BY ?key"),
         ("SELECT (COUNT(*) AS ?y) WHERE { ?x <p> ?z }", "SELECT ... GROUP BY ?key"),
-        (
-            "SELECT ?x (COUNT(*) AS ?y) WHERE { { ?x <p> ?z } UNION { ?x <q> ?z } } GROUP BY ?x",
-            "no UNION below GROUP BY",
-        ),
         ("SELECT ?x (COUNT(?v) AS ?y) WHERE { ?x <p> ?z } GROUP BY ?x", "variables in SELECT that its group binds"),
         ("SELECT ?x (COUNT(?z) AS ?y) WHERE { ?x <p> ?z } GROUP BY ?x HAVING(?z > 1)", "keys and aggregates only"),
         ("SELECT ?y (COUNT(?z) AS ?n) WHERE { ?y <p> ?z } GROUP BY ?y", "variables in the template"),
@@ -170,6 +167,58 @@ def test_a_group_that_is_none_is_refused(select: str, expected: str) -> None:
     with pytest.raises(RuleError, match="line 1, column") as caught:
         body(select)
     assert expected in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "patterns", "strict"),
+    [
+        ("?x <p> ?y OPTIONAL { ?y <q> ?z }", 1, ["OPTIONAL { ?y <q> ?z }"]),
+        ("?x <p> ?y MINUS { ?y <q> ?z }", 1, ["MINUS { ?y <q> ?z }"]),
+        ("?x <p> ?y FILTER EXISTS { ?y <q> ?z }", 1, ["EXISTS { ?y <q> ?z }"]),
+        ("?x <p> ?y FILTER(?y > 1 || NOT EXISTS { ?x <q> ?y })", 1, ["NOT EXISTS { ?x <q> ?y }"]),
+        ("?x <p> ?y BIND(NOT EXISTS { ?x <q> ?y } AS ?z)", 1, ["NOT EXISTS { ?x <q> ?y }"]),
+        ("?x <p> ?y FILTER NOT EXISTS { ?x <q> ?y BIND(1 AS ?z) }", 1, ["NOT EXISTS { ?x <q> ?y }"]),
+        (
+            "?x <p> ?y FILTER NOT EXISTS { ?x <q> ?y FILTER NOT EXISTS { ?y <r> ?x } }",
+            1,
+            ["NOT EXISTS { ?x <q> ?y }", "NOT EXISTS { ?y <r> ?x }"],
+        ),
+        ("?x <p>+ ?y", 0, ["a path of ?from <p> ?to"]),
+        ("?x <p> ?z . ?z <q>* ?y", 1, ["a path of ?from <q> ?to"]),
+        ("?x <p> ?y . <a> <q>* ?z", 1, ["a path of ?from <q> ?to"]),
+        ("?x <q>* ?y", 0, ["a path of ?from <q> ?to", "a path of ?from ? ?to"]),
+        ("GRAPH <g> { ?x <p> ?z } ?z <q>* ?y", 1, ["a path of ?from <q> ?to", "a path of ?from ? ?to"]),
+        ("?x <p> ?y OPTIONAL { ?y (<q>/<r>)? ?z }", 1, ["OPTIONAL { ?from <q> ?to }", "OPTIONAL { ?from <r> ?to }"]),
+    ],
+)
+def test_a_body_that_is_no_list_stays_whole(pattern: str, patterns: int, strict: list[str]) -> None:
+    [rule] = body(pattern)
+    assert rule.where is not None
+    assert (rule.tables, rule.binds, rule.conditions, rule.absent) == ((), (), (), ())
+    assert len(rule.patterns) == patterns
+    found = [(is_strict, words) for _, is_strict, words in reads_of(rule)]
+    assert [words for is_strict, words in found if is_strict] == strict
+    assert sum(not is_strict for is_strict, _ in found) == patterns
+
+
+def test_branches_that_are_lists_are_lists() -> None:
+    found = body("{ ?x <p> ?y OPTIONAL { ?y <q> ?z } } UNION { ?x <q> ?y FILTER(?y > 1) } UNION { ?x <r> ?y }")
+    assert [rule.where is None for rule in found] == [False, True, True]
+
+
+def test_a_union_below_a_group_is_no_list() -> None:
+    [rule] = body("SELECT ?x (COUNT(*) AS ?y) WHERE { { ?x <p> ?z } UNION { ?x <q> ?z } } GROUP BY ?x")
+    assert isinstance(rule.where, Extend)
+    assert [(is_strict, words) for _, is_strict, words in reads_of(rule)] == [
+        (True, "a group of ?x <p> ?z"),
+        (True, "a group of ?x <q> ?z"),
+    ]
+
+
+def test_a_body_that_is_no_list_names_the_graph_that_it_reads() -> None:
+    [rule] = rules("RULE r: CONSTRUCT { ?x <h> ?y } WHERE { ?x <p>+ ?y MINUS { ?y <q> ?z } }", iri("g"))
+    assert rule.graphs() == {iri("g")}
+    assert all(pattern.graph == iri("g") for pattern, _, _ in reads_of(rule))
 
 
 def test_branches_multiply_up_to_a_bound() -> None:
@@ -206,6 +255,9 @@ def of_rules(found: Iterable[Rule], dataset: Dataset) -> set[tuple[str, str, str
     """Evaluate plain rules, each by the order of its parts that `Rule` states."""
     triples = set()
     for rule in found:
+        if rule.where is not None:
+            triples |= made(rule.where, (rule.head,), dataset)
+            continue
         node: Node = join_all([Bgp(rule.patterns), *rule.tables])
         for variable, expression in rule.binds:
             node = Extend(node, variable, expression)
@@ -237,9 +289,9 @@ def head_parts(head: TriplePattern) -> tuple[Term | Variable, ...]:
 
 def test_random_rules_conclude_what_their_queries_construct() -> None:
     rng = random.Random(19)
-    accepted = fruitful = grouped = 0
+    accepted = fruitful = grouped = lists = 0
     for _ in range(4000):
-        group = random_query(rng, KINDS).partition("*")[2].replace("FILTER EXISTS", "FILTER NOT EXISTS")
+        group = random_query(rng, KINDS).partition("*")[2]
         if rng.random() < 0.3:
             group = f"{{ SELECT ?a (COUNT(DISTINCT ?c) AS ?b) {group} GROUP BY ?a HAVING(COUNT(*) != 2) }}"
         text = f"RULE r: CONSTRUCT {{ ?a <http://e/h> ?b }} WHERE {group}"
@@ -254,7 +306,9 @@ def test_random_rules_conclude_what_their_queries_construct() -> None:
             assert of_rules(found, dataset) == wanted, text
             fruitful += bool(wanted)
             grouped += bool(wanted) and found[0].aggregation is not None
+            lists += bool(wanted) and found[0].where is None
     assert accepted > 200
+    assert lists > 50
     assert fruitful > 150
     assert grouped > 20
 
@@ -334,13 +388,27 @@ def test_a_graph_that_is_named_is_the_one_into_which_a_rule_concludes() -> None:
             "RULE back: CONSTRUCT { ?x <p> [] } WHERE { ?x <n> ?n }".replace("[]", "?n"),
             "back feeds count by a group of ?x <p> ?y, which feeds back by ?x <n> ?n",
         ),
+        (
+            "RULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <q> ?y OPTIONAL { ?y <p> ?z } }",
+            "a feeds a by OPTIONAL { ?y <p> ?z }",
+        ),
+        ("RULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <q> ?y MINUS { ?y <p> ?z } }", "a feeds a by MINUS { ?y <p> ?z }"),
+        (
+            "RULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <q> ?y FILTER EXISTS { ?y <p> ?z } }",
+            "a feeds a by EXISTS { ?y <p> ?z }",
+        ),
+        ("RULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <p>+ ?y }", "a feeds a by a path of ?from <p> ?to"),
+        (
+            "RULE a: CONSTRUCT { ?x <h> ?y } WHERE { ?x <p>* ?y }",
+            "a feeds a by a path of ?from ? ?to",
+        ),
     ],
 )
 def test_a_circle_through_what_is_absent_or_counted_is_named(text: str, found: str) -> None:
     with pytest.raises(RuleError) as caught:
         Program.of(rules(text))
     assert caught.value.found == found
-    assert "without a circle through NOT EXISTS or GROUP BY" in str(caught.value)
+    assert "without a circle through NOT EXISTS, EXISTS, OPTIONAL" in str(caught.value)
 
 
 def test_no_rules_have_no_strata() -> None:

@@ -193,7 +193,7 @@ class LiveView(MakesByPeriods):
         core, stood, arguments = self._core, self.snapshot, self.arguments
         self._terms = terms_of(core)
         lifted = None if arguments is None else arguments.lifted
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=lifted)
+        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=lifted, paths=core.paths)
         query, stored = self.query if lifted is None else lifted.query, self._with_arguments(stood.stored)
         self._view = View(query, evaluation, stood.sn, stored, self.name, self._keeps)
         self._computed_max = COMPUTED_MIN

@@ -13,7 +13,6 @@ from wukongs.query.binding_table import TermSpace
 from wukongs.query.expressions.exact_kernels import LIMB, decimal_limbs
 from wukongs.query.expressions.text_column import TYPED, TextColumn
 from wukongs.query.expressions.text_numbers import PROBED
-from wukongs.query.rows import numbered
 from wukongs.query.terms.arrow_texts import bytes_of
 from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.values import Kind, Value, computed
@@ -25,9 +24,7 @@ _POWERS = 10 ** np.arange(19)
 _SUM_MAX = 2.0**62
 _HALF = 1 << 31
 _ROWS_MAX = 1 << 31
-INT64_SAFE = 2.0**62
-"""Integers whose float64 is less fit an int64."""
-_EXACT_TYPES = (XSD + "integer", XSD + "decimal")
+EXACT_TYPES = (XSD + "integer", XSD + "decimal")
 
 
 def exact_ranks(ids: Int64Array, terms: TermSpace) -> Int64Array | None:
@@ -107,39 +104,5 @@ class ExactNumbers:
 
 def _are_exact(column: TextColumn) -> BoolArray:
     """Tell which terms are xsd:integers and xsd:decimals by their datatypes."""
-    found: BoolArray = (column.kinds == TYPED) & np.isin(column.names, _EXACT_TYPES)[column.tails]
+    found: BoolArray = (column.kinds == TYPED) & np.isin(column.names, EXACT_TYPES)[column.tails]
     return found
-
-
-def integers_of_ids(ids: Int64Array, terms: TermSpace) -> tuple[Int64Array, BoolArray]:
-    """Return the values of xsd:integers and derived integers, and where they are known: not those of derived types that
-    ids do not carry, and none beyond INT64_SAFE, if one is ill-typed or that long."""
-    kinds, _ = numeric_values(ids)
-    values, is_known = decimal_parts(ids)[0], kinds == KIND_INTEGER
-    hashed = np.flatnonzero((kinds == KIND_NONE) & (ids != UNBOUND))
-    if not len(hashed):
-        return values, is_known
-    places, firsts = numbered([ids[hashed]], len(hashed))
-    column = TextColumn.of_ids(ids[hashed[firsts]], terms)
-    wanted = np.flatnonzero((column.kinds == TYPED) & np.isin(column.names, _EXACT_TYPES[:1])[column.tails])
-    text, offsets = bytes_of(column.take(wanted).lexical)
-    limbs, scale = decimal_limbs(text.copy(), offsets, np.zeros(len(wanted), np.bool_))
-    if scale < 0 or len(limbs) > 3:
-        return values, is_known
-    is_short = np.abs(sum(limb * float(LIMB) ** place for place, limb in enumerate(limbs))) < INT64_SAFE
-    found, are_known = np.zeros(len(firsts), np.int64), np.zeros(len(firsts), np.bool_)
-    for limb in limbs[::-1]:
-        found[wanted] = np.where(is_short, found[wanted] * LIMB + limb, 0)
-    are_known[wanted] = is_short
-    values[hashed], is_known[hashed] = found[places], are_known[places]
-    return values, is_known
-
-
-def combined_integers(op: str, left: Int64Array, right: Int64Array) -> tuple[Int64Array, BoolArray]:
-    """Apply + - or *; return also where the result is right, since it fits an int64."""
-    first, second = left.astype(np.float64), right.astype(np.float64)
-    if op == "*":
-        return left * right, np.abs(first * second) < INT64_SAFE
-    if op == "+":
-        return left + right, np.abs(first + second) < INT64_SAFE
-    return left - right, np.abs(first - second) < INT64_SAFE

@@ -6,12 +6,13 @@ The scalar evaluator (scalar_evaluator.py) defines every answer. Evaluation by c
   (membership.py);
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
 * comparisons of numbers and date-times that ids carry run in one kernel (store/value_kernels.py), all others of numbers
-  and arithmetic in float64 where that is exact (number_columns.py);
+  and arithmetic in float64 where that is exact (number_columns.py), then with numerators of 64 bits (exact_columns.py);
 * parts and casts of dates and times, and the time between two, come from ids (time_columns.py), and so do comparisons
   of dateTimes to which a constant dayTimeDuration is added;
 * arithmetic and casts of constants and NOW() are done once, so `?t > NOW() - "PT5M"^^xsd:dayTimeDuration` compares ids;
 * functions of strings, tests of kinds, and comparisons with what these give, run on columns of bytes
   (text_expressions.py), and so do comparisons of doubles that ids do not carry;
+* IF chooses between columns of variables, constants and arithmetic;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
 
 An expression that calls RAND, UUID, STRUUID or BNODE is evaluated for every row.
@@ -26,10 +27,11 @@ import numpy as np
 
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.functions import PER_ROW, calls_any
-from wukongs.csparql.terms import XSD, Term, Variable
+from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.expressions import text_expressions, time_columns
-from wukongs.query.expressions.exact_numbers import combined_integers, integers_of_ids
+from wukongs.query.expressions.exact_columns import OPS as EXACT_OPS
+from wukongs.query.expressions.exact_columns import ExactColumn
 from wukongs.query.expressions.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.query.expressions.membership import CONSTANTS_MIN, Elements
 from wukongs.query.expressions.number_columns import (
@@ -53,7 +55,7 @@ from wukongs.query.rows import numbered
 from wukongs.query.terms.value_operators import effective_boolean_value
 from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.term_ids import compare_values, inlined_id, integer_ids, time_differences
+from wukongs.store.term_ids import compare_values, inlined_id, time_differences
 
 LONG_TABLE, FEW_TIMES = 512, 4
 """If fewer than one in FEW_TIMES rows of a long table are asked for, only their terms are decoded."""
@@ -318,6 +320,8 @@ def _ids(expression: Expression, frame: Frame) -> Int64Array:
         truth = _truth(expression, frame)
         true_id, false_id = frame.terms.ids([text_of(TRUE), text_of(FALSE)])
         return np.where(truth.true, true_id, np.where(truth.false, false_id, UNBOUND))
+    if expression.op == "IF" and all(map(_is_plain, expression.arguments[1:])):
+        return _if_ids(expression.arguments, frame)
     if _is_of_time(expression, frame):
         return _time_ids(expression, frame)
     if expression.op in _NUMERIC:
@@ -364,12 +368,10 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
             for number, kind in pairs
         ]
         ids[done] = frame.terms.ids(texts)[places]
-    if len(rest) and expression.op in ("+", "-", "*") and (operands := _leaf_ids(expression.arguments, frame, rest)):
-        (left, is_left), (right, is_right) = (integers_of_ids(operand, frame.terms) for operand in operands)
-        results, are_right = combined_integers(expression.op, left, right)
-        exact = np.flatnonzero(is_left & is_right & are_right)
-        ids[rest[exact]] = _integer_ids(results[exact], frame)
-        rest = np.delete(rest, exact)
+    if len(rest) and (exact := _exact(expression, frame, rest)) is not None:
+        found, is_exact = exact.ids(frame.terms)
+        ids[rest[is_exact]] = found[is_exact]
+        rest = rest[~is_exact]
     if len(rest) and (ends := _ends(expression, frame)):
         ids[rest], is_open = time_columns.difference(ends[0][rest], ends[1][rest], frame.terms)
         rest = rest[is_open]
@@ -381,23 +383,35 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
     return ids
 
 
-def _leaf_ids(leaves: Sequence[Expression], frame: Frame, rows: Int64Array) -> list[Int64Array] | None:
-    """Return the ids of variables and constants in some rows, if ids may carry their values; None if a leaf is a
-    call."""
-    if not frame.terms.inlines or any(isinstance(leaf, Call) for leaf in leaves):
+def _exact(expression: Expression, frame: Frame, rows: Int64Array) -> ExactColumn | None:
+    """Return the exact numbers of an expression in some rows; None if ids carry no values, or it is more than + - and *
+    of variables and constants."""
+    if not frame.terms.inlines:
         return None
-    return [_ids(leaf, frame)[rows] for leaf in leaves]
+    if not isinstance(expression, Call):
+        return ExactColumn.of_ids(_ids(expression, frame)[rows], frame.terms)
+    if expression.op not in EXACT_OPS:
+        return None
+    columns = [_exact(argument, frame, rows) for argument in expression.arguments]
+    known = [column for column in columns if column is not None]
+    if len(known) < len(columns):
+        return None
+    current().hold(COMBINED_BYTES * len(rows))
+    return known[0].negated() if expression.op == "NEGATE" else known[0].combined(expression.op, known[1])
 
 
-def _integer_ids(numbers: Int64Array, frame: Frame) -> Int64Array:
-    """Return the ids of xsd:integers."""
-    ids = integer_ids(numbers)
-    rows = np.flatnonzero(ids < 0)
-    if len(rows):
-        places, firsts = numbered([numbers[rows]], len(rows))
-        texts = [f'"{number}"^^<{XSD}integer>' for number in numbers[rows[firsts]].tolist()]
-        ids[rows] = frame.terms.ids(texts)[places]
-    return ids
+def _is_plain(expression: Expression) -> bool:
+    """Tell whether an expression is a variable, a constant, or arithmetic of such."""
+    if not isinstance(expression, Call):
+        return True
+    return expression.op in EXACT_OPS and all(map(_is_plain, expression.arguments))
+
+
+def _if_ids(arguments: tuple[Expression, ...], frame: Frame) -> Int64Array:
+    """Choose between two columns by a condition; an error in it is one of the whole."""
+    truth = _truth(arguments[0], frame)
+    first, second = (_ids(branch, frame) for branch in arguments[1:])
+    return np.where(truth.true, first, np.where(truth.false, second, UNBOUND))
 
 
 def _scalar_ids(expression: Expression, frame: Frame, rows: Int64Array | None = None) -> Int64Array:

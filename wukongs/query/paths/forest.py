@@ -30,16 +30,39 @@ from wukongs.query.paths.path_machine import pair_machines, reversed_links, sour
 from wukongs.query.paths.path_search import EDGES_PER_CALL, SPANS
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_layout import SPAN_WIDTH
-from wukongs.query.rows import distinct_rows
-from wukongs.store.dtypes import Int64Array
+from wukongs.query.rows import distinct_rows, numbered
+from wukongs.store.dtypes import Int32Array, Int64Array
 
 ENTRIES_FIRST = 1024
 SPARSE_FACTOR = 8
 _ENTRY_BYTES = 8 + 4 * (kernels.ENTRY_WIDTH + 3)
 """The bytes of an entry with its slots and its place in the queue."""
 
+_Moved = tuple[Int64Array, Int64Array, Int64Array, int]
+"""The origins' numbers, states and nodes of entries, and what each counts for."""
 Triples = tuple[Int64Array, Int64Array, Int64Array]
 """Subjects, predicates, objects: int64[n] each."""
+
+
+class Pairs(NamedTuple):
+    """Pairs that were inserted (+1) and deleted (-1): the origin, the node that it leads to, the weight; int64[n]
+    each."""
+
+    origins: Int64Array
+    nodes: Int64Array
+    weights: Int64Array
+
+    def take(self, rows: Int64Array) -> Pairs:
+        return Pairs(*(column[rows] for column in self))
+
+
+def no_triples() -> Triples:
+    none = np.empty(0, np.int64)
+    return none, none, none
+
+
+def no_pairs() -> Pairs:
+    return Pairs(*(np.empty(0, np.int64) for _ in Pairs._fields))
 
 
 class ForestExceeded(Exception):
@@ -97,12 +120,13 @@ class Forest:
         """Return those of some distinct nodes that are no origins."""
         return [node for node in nodes if node not in self._numbers]
 
-    def plant(self, nodes: list[int], ways: Callable[[], Ways], limits: Limits) -> None:
-        """Let distinct nodes be origins that are none yet. Raises ForestExceeded, and as Limits.check.
+    def plant(self, nodes: list[int], ways: Callable[[], Ways], limits: Limits) -> Pairs:
+        """Let distinct nodes be origins that are none yet; return the pairs that they begin. Raises ForestExceeded, and
+        as Limits.check.
 
         ways: the links in the graph as it is now, asked for if there is any. Cost: that of a search from each."""
         if not nodes:
-            return
+            return no_pairs()
         more = len(nodes) - len(self._free)
         if more > 0:
             first = len(self._origins)
@@ -115,14 +139,17 @@ class Forest:
         self._begin()
         self._run(lambda: kernels.add_roots(self._trees, rows, found), limits)
         self._spread(ways(), limits)
+        return self._pairs([self._moved(self._queued(), 1)])
 
     def change(
         self, gone: Triples, come: Triples, ways: Callable[[], Ways], limits: Limits, looked_at_max: int
-    ) -> None:
-        """Follow a change of the graph. gone: triples that it may have lost; come: those that it has and may not have
-        had; ways: as plant; looked_at_max: so many triples may be looked at. Raises as plant."""
+    ) -> Pairs:
+        """Follow a change of the graph; return the pairs that it has inserted and deleted. gone: triples that it may
+        have lost; come: those that it has and may not have had; ways: as plant; looked_at_max: so many triples may be
+        looked at. Raises as plant."""
+        moved = list[_Moved]()
         if not len(gone[0]) + len(come[0]):
-            return
+            return no_pairs()
         self._looked_at_max = self.looked_at + looked_at_max
         found = ways()
         (source, machine), (source_back, machine_back) = found
@@ -140,12 +167,42 @@ class Forest:
             control[kernels.HEAD] = 0
             self._follow(found, kernels.ADOPTS, limits, restored)
             control[kernels.HEAD] = marked
+            queued = self._trees.queue[:marked]
+            moved.append(self._moved(queued[self._trees.entries[queued, kernels.MARK] == 1], -1))
             kernels.take_out_marked(self._trees)
         if len(come[0]):
             self._begin()
             self._run(lambda: kernels.add_behind(source, machine, self._trees, *come), limits)
             self._spread(found, limits)
+            moved.append(self._moved(self._queued(), 1))
         self._looked_at_max = None
+        return self._pairs(moved)
+
+    def _queued(self) -> Int32Array:
+        return self._trees.queue[: self._trees.control[kernels.TAIL]]
+
+    def _moved(self, entries: Int32Array, weight: int) -> _Moved:
+        """Return what some entries stand for, but for those at which no walk may end."""
+        rows = self._trees.entries[entries]
+        places = np.flatnonzero(self._accepting[rows[:, kernels.STATE]])
+        numbers, states = rows[places, kernels.ORIGIN], rows[places, kernels.STATE]
+        return numbers.astype(np.int64), states.astype(np.int64), self._trees.nodes[entries[places]], weight
+
+    def _pairs(self, moved: list[_Moved]) -> Pairs:
+        """Return the pairs that entries have inserted (+1) and deleted (-1): a pair is there as long as one of its
+        entries is. Cost: a look at each of these."""
+        none = np.empty(0, np.int64)
+        numbers, nodes = (np.concatenate((none, *(one[at] for one in moved))) for at in (0, 2))
+        weights = np.concatenate((none, *(np.full(len(one[0]), one[3], np.int64) for one in moved)))
+        if not len(weights):
+            return no_pairs()
+        places, firsts = numbered((numbers, nodes), len(numbers))
+        more = np.bincount(places, weights, len(firsts)).astype(np.int64)
+        numbers, nodes = numbers[firsts], nodes[firsts]
+        now = np.zeros(len(nodes), np.int64)
+        kernels.count_ends(self._trees, self._accepting, numbers, nodes, now)
+        found = Pairs(self._origins[numbers], nodes, (now > 0).astype(np.int64) - (now - more > 0))
+        return found.take(np.flatnonzero(found.weights))
 
     def fell(self, nodes: Iterable[int]) -> None:
         """Let nodes be no origins any more. Cost: a look at each entry."""

@@ -441,3 +441,13 @@ def write_ends(trees, accepting, wanted, origins, with_own, starts, ends):
             starts[m], ends[m] = origin, trees.nodes[entry]
             m += 1
     return m
+
+
+@njit_uncounted
+def count_ends(trees, accepting, numbers, nodes, counts):
+    """Write the number of states in which a walk from an origin may end at a node. accepting : bool[n_states];
+    numbers : int64[n], of the origins; nodes : int64[n]; counts : int64[n], written, 0 before."""
+    for at in range(numbers.size):
+        for state in range(accepting.size):
+            if accepting[state] and find(trees, numbers[at], nodes[at], np.int64(state)) != NOTHING:
+                counts[at] += 1

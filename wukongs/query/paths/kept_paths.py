@@ -1,9 +1,10 @@
 """Paths that are kept from firing to firing of one registered query (docs/decisions/0097-maintained-paths.md).
 
 A path is first searched, as in any query. If that has found many rows, and all that has changed since the firing before
-is known and is little, the next firing keeps the walks in a Forest, and those behind it follow the changes alone. Both
-ways find the same rows. A path goes back to searching, for some firings, when its windows turn over, when a change
-costs as much as a search, or when the walks take too much room.
+is known and is little, the next firing keeps the walks in an index (reach.py), and those behind it follow the changes
+alone. Both ways find the same rows. A path goes back to searching, for some firings, when its windows turn over, when a
+change costs as much as a search, or when the walks take too much room. Queries share the index of a path over the
+stored graph alone.
 
 Only the walks from those nodes are kept that are asked for: the one of a constant, those that the rows before bind, or
 all at which a walk may begin.
@@ -13,20 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
 from wukongs.csparql.algebra import GraphRef, Node, PathPattern, StreamWindow
-from wukongs.csparql.automaton import Automaton, Link, automaton_of
+from wukongs.csparql.automaton import Automaton, automaton_of
 from wukongs.csparql.paths import Inverse, Path, format_path
 from wukongs.csparql.terms import Term
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.query.limits import Limits
 from wukongs.query.mechanisms import Used
-from wukongs.query.paths.forest import Forest, ForestExceeded, Triples, Ways
-from wukongs.query.paths.path_machine import PathPlan, excluded_ids
+from wukongs.query.paths.forest import Triples, no_triples
+from wukongs.query.paths.path_machine import PathPlan
+from wukongs.query.paths.reach import TURNED_MIN, At, Ends, PathIndex, PathIndexes, PathUser
 from wukongs.query.plans.dataset import Dataset, Part
 from wukongs.store.batch import Batch
 from wukongs.store.dtypes import BoolArray, Int64Array
@@ -35,28 +36,16 @@ from wukongs.store.tombstone_kernels import visible_pairs
 
 ROWS_MIN = 2000
 """A path is searched if the search finds fewer rows: that is as quick."""
-TURNED_FACTOR, TURNED_MIN = 8, 64
-"""It is searched if more than so many triples have changed, and more than one in so many of the graph's."""
-SEARCH_COST, WORK_MIN = 2, 1 << 14
-"""A change may look at as much as the first search has, or so much for each walk, and so much more."""
-BYTES_MAX = 1 << 28
-"""The walks of one path may take so much."""
-REFUSALS_MAX, FORGIVEN_MOVES = 10, 64
-"""After the n-th time that a path goes back to searching, it is searched for 2 ** n firings, up to this n. One time is
-forgiven for so many moves."""
-
-Ends = tuple[Int64Array, Int64Array]
-"""Where walks begin, counted along the automaton, and where they end."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """Changes between two firings, all that there may be. mark, before: stand for this firing and the one before;
-    come, gone: batches by window, those of the stored graph by None. A triple of `gone` may be
-    there still, by another batch."""
+    """Changes between two firings, all that there may be. firings: the numbers of the one before and of this one; sns:
+    the snapshot numbers at which they read the stored graph; come, gone: batches by window, those of the stored graph
+    by None. A triple of `gone` may be there still, by another batch."""
 
-    mark: object
-    before: object
+    firings: tuple[int, int]
+    sns: tuple[int, int]
     come: Mapping[StreamWindow | None, Sequence[Batch]]
     gone: Mapping[StreamWindow | None, Sequence[Batch]]
 
@@ -67,55 +56,64 @@ def may_be_kept(node: Node) -> bool:
 
 
 class KeptPath:
-    """One path from one of its ends, over one graph of a query's dataset. found: its automaton from there; way: 0 from
-    its subject, 1 from its object; is_everywhere: it is asked from all nodes at which a walk may begin."""
+    """One path from one of its ends, over one graph of a query's dataset: a user of an index (reach.py).
 
-    def __init__(self, found: Automaton, graph: GraphRef, way: int, is_everywhere: bool, told: str) -> None:
+    found: its automaton from there; way: 0 from its subject, 1 from its object; is_everywhere: it is asked from all
+    nodes at which a walk may begin; indexes: of paths over the stored graph, which queries share. A path over windows
+    has an index of its own, in which firings are counted in the place of SNs."""
+
+    def __init__(
+        self, found: Automaton, graph: GraphRef, way: int, is_everywhere: bool, told: str, indexes: PathIndexes
+    ) -> None:
         self._found = found
         self._graph = graph
         self.way = way
         self.is_everywhere = is_everywhere
         self._told = told
-        self._ids: tuple[int, ...] = ()
-        self._forest: Forest | None = None
-        self._stands_at: object = None
-        """The mark of the firing of which the walks are."""
-        self._first_looked_at = 0
-        self._first_origins = 0
+        self._indexes = indexes
+        self._index: PathIndex | None = None
+        self._names: tuple[object, ...] | None = None
+        """The stored graphs that are read as one; None: windows are read, too."""
+        self._user = PathUser(is_everywhere, reason="it is asked for the first time")
         self._is_wanted = False
         """Whether a search has found enough."""
-        self._refused_for = 0
-        self._refusals = 0
-        self._reason = "it is asked for the first time"
         self.moved_count = 0
 
     @property
+    def _kept(self) -> PathIndex | None:
+        """The index, if it has the walks."""
+        return None if self._user.sn is None else self._index
+
+    @property
     def count(self) -> int:
-        forest = self._forest
-        return 0 if forest is None else len(forest)
+        return 0 if self._kept is None else self._kept.walks_count
 
     @property
     def size_bytes(self) -> int:
-        forest = self._forest
-        return 0 if forest is None else forest.size_bytes
+        return 0 if self._kept is None else self._kept.share_bytes()
+
+    @property
+    def looked_at(self) -> int:
+        """Triples and walks that were looked at so far."""
+        return 0 if self._kept is None else self._kept.looked_at
 
     @property
     def is_wanted(self) -> bool:
         """Whether it is worth to know what changes."""
-        return self._is_wanted or self._forest is not None
+        return self._is_wanted or self._user.sn is not None
 
     def told(self) -> str:
         """Return what EXPLAIN says of it."""
-        forest = self._forest
-        if forest is None:
-            return f"{self._told}: searched at each firing, since {self._reason}"
-        return f"{self._told}: {len(forest)} walks are kept, and were moved on {self.moved_count} times"
+        index = self._kept
+        if index is None:
+            return f"{self._told}: searched at each firing, since {self._user.reason}"
+        return f"{self._told}: {index.walks_count} walks are kept, and were moved on {self.moved_count} times"
 
     def searched(self, rows: int) -> None:
         """Note how much a search has found at a firing at which nothing was kept."""
         self._is_wanted = rows >= ROWS_MIN
         if not self._is_wanted:
-            self._reason = f"a search finds fewer than {ROWS_MIN} rows"
+            self._user.reason = f"a search finds fewer than {ROWS_MIN} rows"
 
     def ends(
         self,
@@ -126,89 +124,78 @@ class KeptPath:
         with_own: bool = True,
     ) -> Ends | None:
         """Return where walks begin and end; None: it is to be searched. starts: gives distinct nodes to begin from;
-        with_own: as Forest.ends. Raises as Limits.check."""
-        forest, self._forest = self._forest, None  # an error leaves nothing
+        with_own: as PathIndex.ends. Raises as Limits.check."""
+        user, mark = self._user, limits.mark()
         if changes is None:
+            user.sn = None
             if self._is_wanted:
-                self._reason = "it is not known what has changed"
+                user.reason = "it is not known what has changed"
             return None
-        mark = limits.mark()
         try:
-            moved = self._moved(forest, changes, dataset, limits, starts)
-            if moved is None:
+            asked = self._moved(changes, dataset, limits, starts)
+            if asked is None or self._index is None:
                 return None
-            forest, asked = moved
-            found = forest.ends(asked, limits, with_own)
-        except (ForestExceeded, BudgetExceeded) as error:  # a search may need less
+            return self._index.ends(user, limits, asked, with_own=with_own)
+        except BudgetExceeded as error:  # a search may need less
             limits.back_to(mark, 0)
-            self._refuse(str(error))
+            user.refuse(str(error))
             return None
-        self._forest, self._stands_at = forest, changes.mark
-        return found
+        except BaseException:
+            user.sn = None
+            raise
 
     def _moved(
-        self,
-        forest: Forest | None,
-        changes: PathChanges,
-        dataset: Dataset,
-        limits: Limits,
-        starts: Callable[[], Int64Array],
-    ) -> tuple[Forest, list[int] | None] | None:
-        """Return the walks as they are now, and the origins asked for. Raises ForestExceeded."""
-        ids = tuple(dataset.resolve(term) for link in self._found.links() for term in link.terms())
-        is_behind = self._stands_at not in (changes.mark, changes.before)
-        if forest is not None and (is_behind or ids != self._ids or forest.is_sparse):
-            forest = None
-        if forest is None and (not self._is_wanted or self._is_refused()):
+        self, changes: PathChanges, dataset: Dataset, limits: Limits, starts: Callable[[], Int64Array]
+    ) -> list[int] | None:
+        """Have the walks as they are now; return the origins asked for. None: it is to be searched."""
+        user, index = self._user, self._index_of(dataset)
+        if index is None:
             return None
-        source = dataset.source(self._graph)
-        if not all(_names(part, dataset) for part in source.parts):
-            self._reason = "it reads a view of a graph"
+        before, now = changes.firings if self._names is None else changes.sns
+        if user.sn not in (before, now):
+            user.sn = None
+        if user.sn is None and (not self._is_wanted or user.is_refused()):
             return None
-        self._ids = ids
-        gone, come = self._changed(changes, dataset)
-        if len(gone[0]) + len(come[0]) > max(TURNED_MIN, source.size // TURNED_FACTOR):
-            raise ForestExceeded("much of the graph changes between two firings")
-        ways = cache(lambda: Ways.of(self._found, self._graph, dataset))
-        is_new = self._stands_at is not changes.mark
-        if forest is not None and is_new:
-            search = max(self._first_looked_at, SEARCH_COST * len(forest))
-            forest.change(gone, come, ways, limits, search + WORK_MIN)
-            self.moved_count += 1
-            self._refusals -= self._refusals > 0 and self.moved_count % FORGIVEN_MOVES == 0
-        if self.is_everywhere:
-            if forest is None or forest.origin_count > 2 * self._first_origins + TURNED_MIN:
-                return self._planted(starts(), ways, limits), None
-            begin = np.unique(self._begin_of(come, dataset)).tolist()
-            forest.plant(forest.missing(begin), ways, limits)
-            return forest, None
-        asked = np.unique(starts())
-        if forest is None:
-            return self._planted(asked, ways, limits), asked.tolist()
-        nodes = asked.tolist()
-        missing = forest.missing(nodes)
-        if 2 * len(missing) > max(TURNED_MIN, len(nodes)):
-            raise ForestExceeded("it is asked from other nodes at each firing")
-        if is_new and forest.origin_count > 2 * len(nodes) + TURNED_MIN:
-            forest.fell(forest.origins() - set(nodes))
-        forest.plant(missing, ways, limits)
-        return forest, nodes
+        at, is_new = At(now, dataset, limits), user.sn != now
+        gone, come = self._changed(changes, dataset) if is_new else (no_triples(), no_triples())
+        if reason := index.turned(dataset, gone, come):
+            user.refuse(reason)
+            return None
+        asked = [] if self.is_everywhere else np.unique(starts()).tolist()
+        if user.sn is None:
+            user.origins, self.moved_count = dict.fromkeys(asked, 1), 0
+            index.join(user, at)
+        else:
+            if is_new:
+                index.change(user, before, at, gone, come)
+                self.moved_count += 1
+            missing = [node for node in asked if node not in user.origins]
+            if 2 * len(missing) > max(TURNED_MIN, len(asked)):
+                user.refuse("it is asked from other nodes at each firing")
+                return None
+            if is_new and len(user.origins) > 2 * len(asked) + TURNED_MIN:
+                user.origins = dict.fromkeys(asked, 1)
+            user.origins.update(dict.fromkeys(missing, 1))
+            index.ask(user, np.array(missing, np.int64), at)
+        return None if user.sn is None else asked
 
-    def _planted(self, nodes: Int64Array, ways: Callable[[], Ways], limits: Limits) -> Forest:
-        """Search from all nodes, and keep the walks. Raises ForestExceeded."""
-        forest = Forest(self._found, BYTES_MAX if limits.bytes_max is None else min(BYTES_MAX, limits.bytes_max))
-        forest.plant(np.unique(nodes).tolist(), ways, limits)
-        self._first_looked_at, self._first_origins, self.moved_count = forest.looked_at, forest.origin_count, 0
-        return forest
-
-    def _is_refused(self) -> bool:
-        self._refused_for = max(0, self._refused_for - 1)
-        return self._refused_for > 0
-
-    def _refuse(self, why: str) -> None:
-        self._reason = why
-        self._refusals = min(self._refusals + 1, REFUSALS_MAX)
-        self._refused_for = 1 << self._refusals
+    def _index_of(self, dataset: Dataset) -> PathIndex | None:
+        """Return the index of the graph that is read; None if its changes are not known."""
+        parts = dataset.source(self._graph).parts
+        windows = [_names(part, dataset) for part in parts]
+        if not all(windows):
+            self._user.sn, self._user.reason = None, "it reads a view of a graph"
+            return None
+        is_stored = all(window == [None] for window in windows)
+        names = tuple((part.graph, part.name) for part in parts) if is_stored else None
+        if self._index is None or names != self._names:
+            self._user.sn, self._names = None, names
+            self._index = (
+                PathIndex(self._found, self._graph)
+                if names is None
+                else self._indexes.of(self._found, names, self._graph)
+            )
+        return self._index
 
     # --- what has changed ---------------------------------------------------------------------------------------------
 
@@ -242,20 +229,6 @@ class KeptPath:
                 subjects, objects = visible_pairs(batch.descriptor, row)
                 yield subjects, np.full(len(subjects), batch.predicates[row], np.int64), objects
 
-    def _begin_of(self, come: Triples, dataset: Dataset) -> Int64Array:
-        """Return the nodes at which walks may begin by triples that have come."""
-        return np.concatenate([_begin_of(link, come, dataset) for link in self._found.first_links()])
-
-
-def _begin_of(link: Link, come: Triples, dataset: Dataset) -> Int64Array:
-    subjects, predicates, objects = come
-    fits = (
-        ~np.isin(predicates, excluded_ids(link, dataset))
-        if link.predicate is None
-        else predicates == dataset.resolve(link.predicate)
-    )
-    return (subjects if link.direction == "out" else objects)[fits]
-
 
 def _names(part: Part, dataset: Dataset) -> list[StreamWindow | None]:
     """Return the windows that a part is read from, None: the stored graph."""
@@ -275,8 +248,7 @@ def _is_in(parts: Sequence[Part], triples: Triples) -> BoolArray:
 
 
 def _joined(triples: Sequence[Triples] | Iterator[Triples]) -> Triples:
-    none = (np.empty(0, np.int64),) * 3
-    subjects, predicates, objects = (np.concatenate(column) for column in zip(none, *triples, strict=True))
+    subjects, predicates, objects = (np.concatenate(column) for column in zip(no_triples(), *triples, strict=True))
     return subjects, predicates, objects
 
 
@@ -289,6 +261,7 @@ def _taken(triples: Triples, mask: BoolArray) -> Triples:
 class KeptPaths:
     """The paths of one registered query. Used by the thread that fires; others may ask what is told of it."""
 
+    indexes: PathIndexes
     changes: PathChanges | None = None
     """Those up to the firing that runs."""
     used: Used = field(default_factory=set)
@@ -304,7 +277,7 @@ class KeptPaths:
             ends = ("?x", "?y") if is_everywhere else (("<c>", "?y"), ("?x", "<c>"))[way]
             where = f"GRAPH {pattern.graph.text} " if isinstance(pattern.graph, Term) else ""
             told = f"path {where}{ends[0]} {format_path(pattern.path)} {ends[1]}"
-            found = self._known[key] = KeptPath(automaton, pattern.graph, way, is_everywhere, told)
+            found = self._known[key] = KeptPath(automaton, pattern.graph, way, is_everywhere, told, self.indexes)
         return found
 
     @property
