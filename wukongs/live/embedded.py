@@ -88,7 +88,7 @@ class EmbeddedBackend:
         try:
             with core.lock:
                 if folder is not None:
-                    self._views.restore(folder.views, injector.made.get)
+                    self._views.restore(folder, injector.made.get)
                 if core.streams:
                     self.watch.start()
         except BaseException:

@@ -13,8 +13,10 @@ from unittest.mock import patch
 import pytest
 
 import wukongs
+from tests.inside import core_of
 from tests.unit.durable.test_views_over_restarts import EX, cuts, rows_of
 from wukongs.live.views import kept_views
+from wukongs.live.views.runner import Views
 from wukongs.live.views.view_state import ViewState
 
 PAIRS = "SELECT ?a ?b WHERE { ?a :p ?b }"
@@ -231,6 +233,41 @@ def test_reports_that_no_checkpoint_can_hold_become_a_reset(folder: Folder) -> N
     with patch.object(kept_views, "REPORTS_BYTES_MAX", 100):
         folder.kill(has_checkpoint=True)
     assert shown(folder.register()) == ["reset: +1 a b"]
+
+
+def test_a_report_that_the_log_cannot_note_is_not_handed_out(folder: Folder) -> None:
+    view = folder.register()
+    assert shown(view, group="one") == ["reset: "]
+    folder.insert(":a :p :b")
+    journal = core_of(folder.engine).journal
+    with (
+        patch.object(journal.wal, "append", side_effect=wukongs.StorageError("no room")),
+        pytest.raises(wukongs.StorageError, match="no room"),
+    ):
+        shown(view, group="one")
+    assert shown(view, group="one") == ["+1 a b"]
+    view.pause()
+    view.resume()
+    with (
+        patch.object(journal.wal, "append", side_effect=wukongs.StorageError("no room")),
+        pytest.raises(wukongs.StorageError, match="no room"),
+    ):
+        shown(view, group="one")
+    assert shown(view, group="one") == ["reset: +1 a b"]
+
+
+def test_a_folder_whose_views_are_not_there_yet_keeps_them(folder: Folder) -> None:
+    """A view that cannot go on ends the opening, and nothing is written."""
+    folder.insert(":a :p :b")
+    folder.register()
+    folder.engine.close()
+    with (
+        patch.object(Views, "_restore", side_effect=wukongs.StorageError("cannot be read")),
+        pytest.raises(wukongs.StorageError, match="cannot be read"),
+    ):
+        wukongs.Engine(folder.path)
+    folder.engine = wukongs.Engine(folder.path)
+    assert [one.name for one in folder.engine.queries()] == ["v"]
 
 
 def test_a_version_that_cannot_be_read_becomes_a_reset(folder: Folder) -> None:
