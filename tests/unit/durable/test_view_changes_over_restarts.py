@@ -383,7 +383,7 @@ def test_each_triple_is_in_one_period_wherever_the_engine_is_killed(
             maker.engine.checkpoint()
     shutil.copytree(tmp_path / "data", tmp_path / "killed")
     maker.engine.close()
-    for path, lsn in cuts(tmp_path / "killed", rng, 3, after_lsn=9):
+    for path, lsn in cuts(tmp_path / "killed", rng, 2, after_lsn=9):
         again = Maker(path, joins=joins)
         found = dict[int, list[Any]]()
         again.engine.settle(60)
