@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 import wukongs
 from tests.inside import core_of
 from tests.unit.durable.test_views_over_restarts import EX, cuts, rows_of
+from wukongs.durable.log_records import POSITIONS
 from wukongs.live.views import kept_views
 from wukongs.live.views.runner import Views
 from wukongs.live.views.view_state import ViewState
+from wukongs.store.wal import WriteAheadLog
 
 PAIRS = "SELECT ?a ?b WHERE { ?a :p ?b }"
 CLOCK, MADE, GRAPH = "http://ex/clock", "http://ex/made", "http://ex/derived"
@@ -254,6 +257,25 @@ def test_a_report_that_the_log_cannot_note_is_not_handed_out(folder: Folder) -> 
     ):
         shown(view, group="one")
     assert shown(view, group="one") == ["reset: +1 a b"]
+
+
+def test_on_result_waits_until_the_log_can_be_written(folder: Folder) -> None:
+    called = list[str]()
+    folder.register(on_result=lambda report: called.append(text_of(report)), snapshot=False)
+    original, refused = WriteAheadLog.append, list[int]()
+
+    def append(self: WriteAheadLog, kind: int, payload: Any, sn: int) -> int:
+        if kind == POSITIONS and len(refused) < 2:
+            refused.append(kind)
+            raise wukongs.StorageError("no room")
+        return original(self, kind, payload, sn)
+
+    with patch.object(WriteAheadLog, "append", append):
+        folder.engine.update(f"{EX} INSERT DATA {{ :a :p :b }}")
+        deadline_s = time.monotonic() + 30
+        while not called and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+    assert (called, len(refused)) == (["+1 a b"], 2)
 
 
 def test_a_folder_whose_views_are_not_there_yet_keeps_them(folder: Folder) -> None:
