@@ -3,6 +3,7 @@ before it acknowledges a report. The file and the data folder do not know of eac
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import Counter
@@ -81,9 +82,10 @@ class KeptSums:
         """Bind an argument, and unbind another."""
         bound = self.views["bound"]
         bound.bind([{"s": f"<http://ex/n{number % 12}>"}])
-        numbers = [int(row[0].split('"')[1]) for row in rows_of(bound.content()) if row[0] is not None and '"' in row[0]]
+        numbers = {int(argument) for argument, *_ in rows_of(bound.content()) if argument is not None}
         if len(numbers) > 3:
-            bound.unbind(min(numbers))
+            with contextlib.suppress(wukongs.DataError):  # the content is behind, and it is unbound already
+                bound.unbind(min(numbers))
 
     def read(self, number: int | None = None) -> None:
         """Have readers read. number: of an operation, by which some do not; None: all read to the end."""

@@ -124,7 +124,7 @@ class ClusterBackend:
         leases: ReadLeases,
     ) -> None:
         """traffic: what has gone over the node's sockets to the others; known_by: what a node knows (boot.KNOWS)."""
-        self._known_by, self._leases = known_by, leases
+        self._known_by, self._leases, self.recovered_rules = known_by, leases, set[str]()
         self._core, self._injector = store.core, store.injector
         self._sink = ClusterSink(store.core, writers, self._store_late)
         self._host, self._store, self._claims = host, store, claims

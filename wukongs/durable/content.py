@@ -30,6 +30,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import NoJournal
 from wukongs.live.made_streams import MADE
+from wukongs.live.views.kept_views import view_definition
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -74,7 +75,7 @@ def read_content(folder: Path, settings: Settings) -> Content:
     core = Core(settings, NoJournal())
     injector = Injector(core)
     queries = JoinedQueries(core, injector)
-    read_folder(folder, core, injector, queries)
+    views = read_folder(folder, core, injector, queries)
     with core.lock:
         streams = {state.iri: state.options for state in core.streams.values() if MADE not in state.options}
         found = sorted(queries.registered(), key=lambda query: query.lsn)
@@ -82,8 +83,12 @@ def read_content(folder: Path, settings: Settings) -> Content:
             query.name: (query.source, isinstance(query, ContinuousQuery) and query.is_paused) for query in found
         }
         stored = core.arrangement.trace.read(core.sn)
+        kept = [view_definition(core, state) for state in views.states.values()]
+        views.release()
     rules = list(core.inference.ruleset.rules.values())
-    return Content(Definitions(streams, sources, rules), core.load_count, stored, core.registry, core.default_graph)
+    return Content(
+        Definitions(streams, sources, rules, kept), core.load_count, stored, core.registry, core.default_graph
+    )
 
 
 def gathered(stored: BatchSet, wanted: Callable[[Int64Array], BoolArray] | None = None) -> Iterator[Quads]:

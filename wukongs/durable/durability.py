@@ -343,6 +343,8 @@ class DurableJournal:
         oldest, oldest_sn = self.delivery.oldest()
         trace = core.arrangement.trace
         sn = self.delivery.boundary(oldest_sn)
+        if self._views is None:
+            return None  # those that the folder has are not there yet
         if sn < self.checkpoint_sn:
             return None  # merged beyond what may be written now; the log has it
         entries = tuple(entry for entry in trace.entries() if entry.upper <= sn + 1)
@@ -361,8 +363,7 @@ class DurableJournal:
             "query_count": core.query_count,
             ABOUT_KEY: definitions_at(self.definitions.values(), start),
         }
-        views: Callable[[], list[dict[str, Any]]] = list if self._views is None else self._views.states()
-        return CheckpointPlan(sn, entries, start, {**self.about, "journal": about}, views)
+        return CheckpointPlan(sn, entries, start, {**self.about, "journal": about}, self._views.states())
 
     def _needed_after_ms(self, sn: int) -> dict[int, int | None]:
         """Return, per stream (its LSN), the time up to which its tuples are stored at or before an SN, and in no slice

@@ -112,11 +112,13 @@ def open_folder(
     return opened
 
 
-def read_folder(folder: Path, core: Core, injector: Injector, joined: JoinedQueries) -> None:
-    """Make an engine that is still empty what the folder holds, but in memory from now on. Raises as open_folder."""
+def read_folder(folder: Path, core: Core, injector: Injector, joined: JoinedQueries) -> RecoveredViews:
+    """Make an engine that is still empty what the folder holds, but in memory from now on; return the live views, which
+    it does not have. Raises as open_folder."""
     with CheckpointStore(folder, may_only_read=True) as store:
-        _recover(store, core, injector, joined)
+        journal = _recover(store, core, injector, joined)
     core.journal = NoJournal()
+    return journal.views
 
 
 def check_has_no_nodes(folder: Path) -> None:

@@ -65,7 +65,12 @@ def query_from(queries: Iterable[RegisteredQuery], source: QuerySource) -> Regis
 
 
 class Backend(Protocol):
-    """Each method does what the method of Engine does that asks it, and raises as that one. Any thread may call it."""
+    """Each method does what the method of Engine does that asks it, and raises as that one. Any thread may call it.
+
+    recovered_rules: the names of rules that were found in the data folder, and that no query was registered for since.
+    """
+
+    recovered_rules: set[str]
 
     @property
     def view(self) -> int:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
 from wukongs.csparql.algebra import Query
+from wukongs.errors import StreamError
 from wukongs.live.backend import Backend
 from wukongs.live.continuous import ContinuousQuery, QuerySource
-from wukongs.live.declarations import parse_continuous
+from wukongs.live.declarations import parse_continuous, parse_registered
 from wukongs.live.joined_queries import JoinedQuery
 from wukongs.live.lateness import COUNT, LateTuples
+from wukongs.live.views.options import ViewOptions
 from wukongs.rules.inference import InstalledRule, Ruleset
+
+log = logging.getLogger("wukongs")
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
     """streams: the options of each, as stream_options has made them, without streams that a query makes for its
-    readers; queries: the source of each, and whether it is paused; rules: those over stored graphs."""
+    readers; queries: the source of each, and whether it is paused; rules: those over stored graphs; views: the source
+    and the options of each live view, and whether it is paused."""
 
     streams: Mapping[str, dict[str, Any]]
     queries: Mapping[str, tuple[QuerySource, bool]]
     rules: Sequence[InstalledRule] = ()
+    views: Sequence[tuple[QuerySource, ViewOptions, bool]] = ()
 
     def declare_at(self, backend: Backend) -> None:
         """Declare the streams and register the queries, as those that a data folder has: whoever first declares or
@@ -39,6 +46,17 @@ class Definitions:
                 registered.is_recovered = True
             if is_paused:
                 registered.pause()
+        for source, of_view, is_paused in self.views:
+            query = parse_registered(source)
+            try:
+                backend.check_views(query)
+            except StreamError as error:
+                log.warning("not restored: %s", error)
+                continue
+            view = backend.register_view(query, source, of_view, None)
+            view.is_recovered = True
+            if is_paused:
+                view.pause()
 
     def _in_order(self) -> Iterator[tuple[Query, QuerySource, bool]]:
         """Yield the queries; one that makes a stream comes before those that read it."""

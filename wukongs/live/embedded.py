@@ -80,6 +80,7 @@ class EmbeddedBackend:
         self._sink = CoreSink(core, injector)
         self.joined = joined
         self.watch = Watch(core, injector)
+        self.recovered_rules = set[str]() if folder is None else {*core.inference.ruleset.rules}
         self._views = Views(core, injector.callbacks, injector.queries, folder)
         with core.lock:
             for state in core.streams.values():
@@ -87,7 +88,7 @@ class EmbeddedBackend:
         try:
             with core.lock:
                 if folder is not None:
-                    self._views.restore(folder.views, injector.made.get)
+                    self._views.restore(folder, injector.made.get)
                 if core.streams:
                     self.watch.start()
         except BaseException:

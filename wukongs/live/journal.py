@@ -138,7 +138,7 @@ class DataFolder(HasStats, Protocol):
     views: RecoveredViews
 
     def keep_views(self, views: ViewRecords) -> None:
-        """Have checkpoints and the log hold the live views of the engine from now on."""
+        """Have checkpoints and the log hold the engine's live views from now on; before, there is no checkpoint."""
 
     def note_positions(self, news: dict[int, Any]) -> int:
         """Log how far readers of views have got, as ViewRecords.take_news has it. Return the record to wait for, 0:

@@ -75,12 +75,12 @@ def test_a_newer_format_is_refused_by_its_name(tmp_path: Path, is_last: bool) ->
     segments = sorted(folder.glob("log/*.log"))
     path = segments[-1 if is_last else 0]
     content = path.read_bytes()
-    assert (content[:8], len(segments) > 1) == (b"WKLOG005", True)
-    path.write_bytes(b"WKLOG006" + content[8:])
+    assert (content[:8], len(segments) > 1) == (b"WKLOG006", True)
+    path.write_bytes(b"WKLOG007" + content[8:])
     with pytest.raises(wukongs.StorageError) as caught:
         wukongs.Engine(folder)
     assert str(caught.value) == (
-        f"{path}: written in format 6, and this version of wukongs reads logs of format 1 to 5. Open the folder with "
+        f"{path}: written in format 7, and this version of wukongs reads logs of format 1 to 6. Open the folder with "
         "the version that wrote it, or a newer one"
     )
     path.write_bytes(content)

@@ -24,6 +24,7 @@ TRIPLE = b"<s:s> <p:p> <o:o> ."
 CHANGE = "INSERT DATA { <s:s> <p:p> <o:o> }"
 REFUSED = "opened for reading only, since this user may not write to it"
 WINDOW = register_text("RANGE 100ms STEP 100ms")
+VIEW = "REGISTER QUERY v AS SELECT ?p WHERE { ?s ?p ?o }"
 
 
 @contextlib.contextmanager
@@ -51,6 +52,8 @@ def folder() -> Iterator[Path]:
     with wukongs.Engine(root / "first") as engine:
         stream = engine.stream(A, batch_ms=100)
         engine.register(WINDOW)
+        view = engine.register(VIEW, bindings=[{"s": "<s:s>"}])
+        assert [report.is_reset for report in view.results(timeout_s=0)] == [True]
         stream.push([at("a", 50)])
         engine.checkpoint()
         stream.push([at("b", 150)])
@@ -70,6 +73,20 @@ def folder() -> Iterator[Path]:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_live_views_are_read_and_refuse_changes_by_name(folder: Path) -> None:
+    with may_only_read(folder), wukongs.Engine(folder) as engine:
+        view: Any = engine.register(VIEW, bindings=[{"s": "<s:s>"}])
+        engine.settle(timeout_s=60)
+        assert len(view.content()) == 0
+        assert [report.is_reset for report in view.results(timeout_s=0, group="new")] == [True]
+        for change in (view.pause, view.close, lambda: view.bind([{"s": "<s:t>"}]), lambda: view.unbind(0)):
+            with pytest.raises(wukongs.StorageError, match=REFUSED):
+                change()
+        assert view.stats()["arguments"] == 1
+        with pytest.raises(wukongs.StorageError, match=REFUSED):
+            engine.register(VIEW.replace("QUERY v", "QUERY other"), bindings=[{"s": "<s:s>"}])
 
 
 def test_an_engine_answers_and_refuses_changes_by_name(folder: Path) -> None:

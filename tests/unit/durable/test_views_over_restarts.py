@@ -176,15 +176,18 @@ def cuts(killed: Path, rng: random.Random, count: int, after_lsn: int = 0) -> It
 @pytest.mark.parametrize(("seed", "has_checkpoint"), [(1, False), (2, True)])
 def test_the_sum_stays_right_wherever_the_engine_is_killed(tmp_path: Path, seed: int, has_checkpoint: bool) -> None:
     rng = random.Random(seed)
-    life, steps = Life(tmp_path / "data"), 14
+    life, steps = Life(tmp_path / "data"), 12
     for number in range(1, steps + 1):
         life.step(rng, number)
+        if number == 3:
+            for name in TEXTS:
+                life.read(name, 2)
         if has_checkpoint and number == steps // 2:
             life.engine.checkpoint()
     killed = killed_of(life.engine, tmp_path)
     all_read = max(min(lsn for lsn, _ in reader.kept) for reader in life.readers.values())
     counts = Counter[str]()
-    for folder, lsn in cuts(killed, rng, 5, all_read):
+    for folder, lsn in cuts(killed, rng, 3, all_read):
         again = Life(folder, {name: reader.as_of(lsn) for name, reader in life.readers.items()})
         try:
             for name in TEXTS:

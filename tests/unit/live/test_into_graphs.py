@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,11 +228,6 @@ def test_a_name_is_taken_by_a_rule(engine: wukongs.Engine) -> None:
     with pytest.raises(wukongs.RuleError, match="rule q, which is there already"):
         register(engine, text, "http://ex/h")
     assert graph(engine, "http://ex/h") == set()
-
-
-def test_an_engine_with_a_folder_refuses_it_by_name(tmp_path: Path) -> None:
-    with wukongs.Engine(tmp_path) as engine, pytest.raises(wukongs.StreamError, match="query q has no FROM STREAM"):
-        register(engine, "CONSTRUCT { ?x :far ?z } WHERE { ?x :p ?y . ?y :p ?z }")
 
 
 def test_a_query_with_a_window_has_no_into(engine: wukongs.Engine) -> None:

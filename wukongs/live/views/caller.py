@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from wukongs.errors import WukongsError
+from wukongs.errors import StorageError, WukongsError
 from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.views.view_log import Position, ViewCursor, ViewLog
 from wukongs.query.output.view_report import ViewReport
@@ -13,6 +14,7 @@ from wukongs.query.output.view_report import ViewReport
 OnReport = Callable[[Any], object]
 REPORTS_AT_ONCE = 64
 """Reports of one view for which on_result is called before another view has its turn."""
+STORAGE_PAUSE_S = 0.2
 
 
 class Reported(Protocol):
@@ -51,6 +53,9 @@ class Caller:
         for _ in range(REPORTS_AT_ONCE):
             try:
                 report = self._view.next_report(self._cursor, 0.0)
+            except StorageError:  # the log of the data folder is not written now: the report waits
+                time.sleep(STORAGE_PAUSE_S)
+                break
             except WukongsError:  # it was logged and counted when it happened
                 continue
             if report is None:

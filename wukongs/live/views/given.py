@@ -51,12 +51,12 @@ class Given:
     until: Position | None = None
     to: tuple[int, Position] | None = None
     _kept: tuple[Arranged, QueryTerms] | None = None
-    """What the stream has, and the texts of its terms; None: the view was not built yet."""
+    """Triples that the stream has, and the texts of their terms; None: the view was not built yet."""
     _owed: ZSet | None = None
 
     @property
     def rows(self) -> tuple[ZSet, QueryTerms] | None:
-        """What the stream has; None: not known before the view is built."""
+        """The triples that the stream has; None: not known before the view is built."""
         kept = self._kept
         return None if kept is None else (kept[0].rows().project(TRIPLE), kept[1])
 

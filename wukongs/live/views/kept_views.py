@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of live views, and how views go on from what a data folder has kept.
+"""Live views in the checkpoint of a data folder, and how they go on from there.
 
 A view stands where the checkpoint has it, with the reports that its readers have not read, or at the first position of
 a reader, if all of them are behind that. Its operators are evaluated there. It then moves by the changes of the stored
@@ -15,9 +15,14 @@ from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.templates import TRIPLE
 from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import table_text
+from wukongs.live.continuous import QuerySource
+from wukongs.live.core import Core
+from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
+from wukongs.live.reading import terms_of
 from wukongs.live.views.given import Given
 from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor
 from wukongs.live.views.view_state import ViewState
@@ -30,19 +35,19 @@ REPORTS_BYTES_MAX = 1 << 26
 """Unread reports of all views that one checkpoint holds. Readers of the others begin with a reset after a restart."""
 
 
-def states_of(views: Iterable[LiveView], terms_of: Callable[[], QueryTerms]) -> Callable[[], list[dict[str, Any]]]:
-    """Return what says, without the lock, what some views are now, as ViewState has it. terms_of: returns the terms of
-    the stored graph. Called with the engine's lock held."""
+def states_of(core: Core, views: Iterable[LiveView]) -> Callable[[], list[dict[str, Any]]]:
+    """Return what says, without the lock, what some views are now, as ViewState has it. Called with the engine's
+    lock held."""
     left, found = REPORTS_BYTES_MAX, list[Callable[[], dict[str, Any]]]()
     for view in views:
         with view.log.changed:
             has_room = view.log.size_bytes <= left
-            found.append(_state_of(view, terms_of, has_room=has_room))
+            found.append(_state_of(core, view, has_room=has_room))
             left -= view.log.size_bytes if has_room else 0
     return lambda: [written_state() for written_state in found]
 
 
-def _state_of(view: LiveView, terms_of: Callable[[], QueryTerms], *, has_room: bool) -> Callable[[], dict[str, Any]]:
+def _state_of(core: Core, view: LiveView, *, has_room: bool) -> Callable[[], dict[str, Any]]:
     """Called with the log's lock held, too."""
     at, reports, own = view.position, view.log.reports, view.arguments
     cursors = {cursor.name: cursor.as_json() for cursor in view.log.cursors}
@@ -66,7 +71,7 @@ def _state_of(view: LiveView, terms_of: Callable[[], QueryTerms], *, has_room: b
     arguments, given = None if own is None else own.state(), view.given
     given_of = _given_of(view, given) if given is not None else None
     state.giving = [] if given is None or given.to is None else [[given.to[0], list(given.to[1])]]
-    terms = terms_of()
+    terms = terms_of(core)
 
     def as_json() -> dict[str, Any]:
         state.reports = [_written(report) for report in reports]
@@ -121,6 +126,22 @@ def _written_arguments(
         else:
             bound.append([version, "unbind", decimal_parts(numbers)[0].tolist()])
     return base, bound
+
+
+def view_definition(core: Core, state: ViewState) -> tuple[QuerySource, ViewOptions, bool]:
+    """Return the source of a view, with the arguments that are bound, and its options, for another engine, and whether
+    it is paused. Called with the lock of the engine that has its terms."""
+    source = QuerySource.of(state.source)
+    if state.names is not None:
+        import pyarrow as pa
+
+        own = ViewArguments(core, parse_registered(source), state.names)
+        restored_arguments(own, state, core.registry)
+        columns = [
+            pa.array(terms_of(core).texts(column), pa.large_string()) for column in own.newest.rows().columns[1:]
+        ]
+        source = source._replace(bindings=table_text(pa.table(columns, list(state.names))))
+    return source, ViewOptions(**state.options), state.is_paused
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------

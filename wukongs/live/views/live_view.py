@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import threading
@@ -10,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -33,7 +31,7 @@ from wukongs.live.made_streams import Made
 from wukongs.live.query_group import check_arguments
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
 from wukongs.live.support import Facts
-from wukongs.live.views.caller import Caller, OnReport, end_of
+from wukongs.live.views.caller import Caller, OnReport
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
@@ -49,11 +47,12 @@ from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import Numbers, ViewArguments, answer_each
 from wukongs.live.views.view_journal import ViewJournal
 from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
-from wukongs.live.views.view_state import CALLED, OWN, digest, named
+from wukongs.live.views.view_readers import ViewReaders
+from wukongs.live.views.view_state import CALLED, digest
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, within
 from wukongs.query.execution.argument_rows import ARGUMENT, NUMBER
-from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled
+from wukongs.query.limits import Limits, limits_of, scheduled
 from wukongs.query.memory import Kind
 from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
@@ -72,8 +71,6 @@ PERIODS_MAX = 64
 COMPUTED_MIN = 1 << 14
 """Computed terms that a view may have before it forgets those that it needs no more."""
 RETRY_MAX_S = 60.0
-TURN_POLL_S = 0.01
-"""Interval at which a reader in an event loop tries to become the active one of its cursor."""
 
 
 class Due(NamedTuple):
@@ -154,10 +151,7 @@ class LiveView(MakesByPeriods):
         """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
-        self._cursors = {OWN: self.log.cursor(OWN, needs_reset=self.begins_whole)}
-        """Those that outlive their readers, by name."""
-        if journal is not None:
-            self.log.on_move = partial(journal.note, of, self.log)
+        self.readers = ViewReaders(core, self, journal)
         self._stops: deque[Stop] = deque()
         self._is_stopping = False
         """The move under way is to one of them."""
@@ -485,7 +479,7 @@ class LiveView(MakesByPeriods):
         if is_late:  # its periods were of wall time before some stream has closed anything
             given.owe(change)
             return
-        pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
+        pushed = self.rendered(replace(report, rows=change), report.after) if len(change) else None
         if self.journal is not None and pushed is not None:
             with self._core.lock:
                 self.journal.note_giving(self.of, report.time_ms, report.sn)
@@ -533,134 +527,24 @@ class LiveView(MakesByPeriods):
         group: a named cursor of several readers: one reads, others stand by. progress: also get a report without rows
         when the view is complete up to a later SN and nothing has changed. Raises the error that a change ended in;
         the next report is a reset."""
-        check_seconds(timeout_s)
-        cursor = self._cursor(group)
-        return self._read(cursor, timeout_s, progress=progress, is_shared=group is not None)
+        return self.readers.results(timeout_s, group, progress=progress)
 
-    async def aresults(
+    def aresults(
         self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
     ) -> AsyncIterator[ViewReport]:
         """Return results() for `async for`: it waits in the event loop."""
-        check_seconds(timeout_s)
-        cursor, loop, arrived = self._cursor(group), asyncio.get_running_loop(), asyncio.Event()
-
-        def listener() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(arrived.set)
-
-        self.log.listen(listener)
-        is_reading = False
-        try:
-            deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-            while not (is_reading := cursor.turn.acquire(blocking=False)):
-                if deadline_s is not None and time.monotonic() >= deadline_s:
-                    return
-                await asyncio.sleep(TURN_POLL_S)
-            while True:
-                arrived.clear()
-                while (report := await self._anext(cursor, progress=progress)) is not None:
-                    try:
-                        yield report
-                    except GeneratorExit:
-                        self._leave(cursor, report, is_shared=group is not None)
-                        raise
-                    self.log.move(cursor, end_of(report))
-                if self.log.is_closed:
-                    return
-                try:
-                    await asyncio.wait_for(arrived.wait(), timeout_s)
-                except TimeoutError:
-                    return
-        finally:
-            self.log.unlisten(listener)
-            if is_reading:
-                cursor.turn.release()
-
-    async def _anext(self, cursor: ViewCursor, *, progress: bool) -> ViewReport | None:
-        """Return what next_report gives now; a reset is evaluated by another thread."""
-        if cursor.needs_reset:
-            return await asyncio.to_thread(self.next_report, cursor, 0.0, progress=progress)
-        return self.next_report(cursor, 0.0, progress=progress)
-
-    def _cursor(self, group: str | None) -> ViewCursor:
-        return self._named_cursor(OWN if group is None else named(group))
-
-    def _named_cursor(self, name: str) -> ViewCursor:
-        with self._core.lock:  # the log stands where the view does
-            cursor = self._cursors.get(name)
-            if cursor is None:
-                cursor = self._cursors[name] = self.log.cursor(name, needs_reset=self.begins_whole)
-                if self.journal is not None:
-                    self.journal.note_begin(self.of, self.log, cursor)
-            return cursor
-
-    def _read(
-        self, cursor: ViewCursor, timeout_s: float | None, *, progress: bool, is_shared: bool
-    ) -> Iterator[ViewReport]:
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        if not cursor.turn.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0)):
-            return
-        try:
-            while (report := self.next_report(cursor, deadline_s, progress=progress)) is not None:
-                try:
-                    yield report
-                except GeneratorExit:
-                    self._leave(cursor, report, is_shared=is_shared)
-                    raise
-                self.log.move(cursor, end_of(report))
-                deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        finally:
-            cursor.turn.release()
-
-    def _leave(self, cursor: ViewCursor, report: ViewReport, *, is_shared: bool) -> None:
-        """End the reading of a cursor at a report. is_shared: the next reader gets this report again."""
-        if not is_shared:
-            self.log.move(cursor, end_of(report))
-        elif report.is_reset:
-            with self.log.changed:
-                cursor.begin_again()
+        return self.readers.aresults(timeout_s, group, progress=progress)
 
     def next_report(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool = False) -> ViewReport | None:
         """Return the next report of a cursor, None if there is none in time. deadline_s: time.monotonic()."""
-        with self.log.changed:
-            if not self.log.wait(cursor, deadline_s, progress=progress):
-                return None
-            self.log.check(cursor)
-            if not cursor.needs_reset:
-                logged = self.log.next_report(cursor)
-                after = cursor.sn
-                if logged is None:
-                    view, sn = self._view, self.log.sn
-                    nothing = ZSet.empty(view.variables)
-                    return self._rendered(
-                        LoggedReport(view.query, after, sn, nothing, self._terms, tick_of(sn.sn)), after
-                    )
-            else:
-                logged = None
-        if logged is None:
-            try:
-                logged = self._whole(cursor)
-            except StreamError:
-                if self.is_closed or self.is_paused:
-                    return None
-                raise
-            after = logged.after
-        self._note_handed(cursor, logged.sn)
-        return self._rendered(logged, after)
+        return self.readers.next_report(cursor, deadline_s, progress=progress)
 
-    def _note_handed(self, cursor: ViewCursor, end: Position) -> None:
-        """Have the log of the data folder say what a reader is about to get. Raises StorageError."""
-        if self.journal is None or self.is_closed or not cursor.name:
-            return
-        try:
-            self.journal.hand_out(self.of, self.log, cursor, end)
-        except BaseException:
-            with self.log.changed:
-                if cursor.is_beginning:
-                    cursor.begin_again()
-            raise
+    def quiet(self, after: Position, sn: Position) -> LoggedReport:
+        """Return the report that nothing has changed between two positions."""
+        view = self._view
+        return LoggedReport(view.query, after, sn, ZSet.empty(view.variables), self._terms, tick_of(sn.sn))
 
-    def _whole(self, cursor: ViewCursor | None = None, timeout_s: float | None = None) -> LoggedReport:
+    def whole(self, cursor: ViewCursor | None = None, timeout_s: float | None = None) -> LoggedReport:
         """Return the content at the SN of the view. cursor: its next report begins there. Raises QueryTimeout,
         BudgetExceeded, StreamError (closed or paused)."""
         core = self._core
@@ -708,7 +592,7 @@ class LiveView(MakesByPeriods):
         with within(limits):
             return _rows_of(found, view.variables).consolidated(), terms
 
-    def _rendered(self, logged: LoggedReport, after: Position) -> ViewReport:
+    def rendered(self, logged: LoggedReport, after: Position) -> ViewReport:
         query, weights = logged.query, logged.rows.weights
         is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
@@ -729,7 +613,7 @@ class LiveView(MakesByPeriods):
 
     def call(self, on_result: OnReport) -> None:
         """Have a thread of the engine call a function with each report, in order."""
-        Caller(self, self._named_cursor(CALLED), on_result, self._callbacks)
+        Caller(self, self.readers.cursor(CALLED), on_result, self._callbacks)
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """Return the whole content, a multiset, at the SN up to which the view is complete.
@@ -741,7 +625,7 @@ class LiveView(MakesByPeriods):
             if self.arguments is not None:
                 return self._content_at(self.arguments, at, limits)
             return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
-        whole = self._whole(timeout_s=timeout_s)
+        whole = self.whole(timeout_s=timeout_s)
         query = whole.query
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
@@ -1039,11 +923,8 @@ class LiveView(MakesByPeriods):
 
     def go_on(self, reports: Sequence[LoggedReport], cursors: Sequence[ViewCursor], stops: Sequence[Stop]) -> None:
         """Go on as the data folder has it, before the first move. stops: held for the view."""
-        self._cursors = {cursor.name: cursor for cursor in cursors}
-        if OWN not in self._cursors:
-            self._cursors[OWN] = self.log.cursor(OWN, needs_reset=True)
         self._stops.extend(stops)
-        self.log.restore(reports, self._cursors.values())
+        self.readers.restore(reports, cursors)
 
     def begin_paused(self) -> None:
         """Be paused, as resume() expects it. Called before the first move."""

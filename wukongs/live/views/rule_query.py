@@ -49,7 +49,13 @@ class RuleQuery:
         self._backend, self._options, self._check = backend, options, check
 
     def added_to(self, ruleset: Ruleset) -> Ruleset:
-        """Return some rules and this one. Raises RuleError (a name that is taken)."""
+        """Return some rules and this one; one that was found in the data folder goes on for whoever first registers the
+        same text. Raises RuleError (a name that is taken)."""
+        known = ruleset.rules.get(self.name)
+        says = text_of(self.parsed), self.into, self.reads
+        if known is not None and known.name in self._backend.recovered_rules and known.says == says:
+            self._backend.recovered_rules.discard(self.name)
+            return ruleset
         return ruleset.with_rules([self.parsed], self.into, self.reads)
 
     def _rule(self) -> InstalledRule:

@@ -22,13 +22,11 @@ from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.journal import DataFolder
 from wukongs.live.made_streams import Made
-from wukongs.live.reading import terms_of
 from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
 from wukongs.live.views.live_view import LiveView, Stop
 from wukongs.live.views.options import ViewOptions
-from wukongs.live.views.recovered_views import RecoveredViews
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.views.view_journal import ViewJournal
@@ -70,8 +68,6 @@ class Views:
         """queries: those with windows, by name. folder: has the views, too."""
         self._core, self._callbacks, self._queries = core, callbacks, queries
         self._journal = None if folder is None else ViewJournal(core, folder.note_positions)
-        if folder is not None:
-            folder.keep_views(self)
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
         self._news = threading.Condition(core.lock)
@@ -190,19 +186,20 @@ class Views:
     # --- data folders -------------------------------------------------------------------------------------------------
 
     def take_news(self) -> dict[int, Any]:
-        """As ViewRecords has it."""
+        """Do as ViewRecords.take_news, for the log."""
         return {} if self._journal is None else self._journal.take_news()
 
     def states(self) -> Callable[[], list[dict[str, Any]]]:
-        """As ViewRecords has it."""
-        return states_of(self._views.values(), lambda: terms_of(self._core))
+        """Do as ViewRecords.states, for a checkpoint."""
+        return states_of(self._core, self._views.values())
 
-    def restore(self, recovered: RecoveredViews, made_of: Callable[[str], Made | None]) -> None:
+    def restore(self, folder: DataFolder, made_of: Callable[[str], Made | None]) -> None:
         """Go on with the views of a data folder. made_of: returns the stream of an IRI that is made by others. Raises
         StorageError."""
-        for state in recovered.states.values():
+        for state in folder.views.states.values():
             self._restore(state, made_of)
-        recovered.release()
+        folder.views.release()
+        folder.keep_views(self)
 
     def _restore(self, state: ViewState, made_of: Callable[[str], Made | None]) -> None:
         core, options = self._core, ViewOptions(**state.options)
