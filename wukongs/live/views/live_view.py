@@ -134,7 +134,7 @@ class LiveView(MakesByPeriods):
         """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
-        self._own = self.log.cursor(needs_reset=self._begins_whole)
+        self._own = self.log.cursor(needs_reset=self.begins_whole)
         self._groups: dict[str, ViewCursor] = {}
         self._periods: deque[_Period] = deque()
         self._next_arguments: Arguments | None = None
@@ -189,7 +189,8 @@ class LiveView(MakesByPeriods):
         return (arguments or self.arguments.at).over(stored)
 
     @property
-    def _begins_whole(self) -> bool:
+    def begins_whole(self) -> bool:
+        """Whether a new reader begins with a reset."""
         return self._options.snapshot and self.output != "dstream"
 
     @property
@@ -464,7 +465,7 @@ class LiveView(MakesByPeriods):
         when the view is complete up to a later SN and nothing has changed. Raises the error that a change ended in;
         the next report is a reset."""
         check_seconds(timeout_s)
-        cursor = self._cursor(group)
+        cursor = self.cursor(group)
         return self._read(cursor, timeout_s, progress=progress, is_shared=group is not None)
 
     async def aresults(
@@ -472,7 +473,7 @@ class LiveView(MakesByPeriods):
     ) -> AsyncIterator[ViewReport]:
         """Return results() for `async for`: it waits in the event loop."""
         check_seconds(timeout_s)
-        cursor, loop, arrived = self._cursor(group), asyncio.get_running_loop(), asyncio.Event()
+        cursor, loop, arrived = self.cursor(group), asyncio.get_running_loop(), asyncio.Event()
 
         def listener() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -512,14 +513,20 @@ class LiveView(MakesByPeriods):
             return await asyncio.to_thread(self.next_report, cursor, 0.0, progress=progress)
         return self.next_report(cursor, 0.0, progress=progress)
 
-    def _cursor(self, group: str | None) -> ViewCursor:
+    def cursor(self, group: str | None) -> ViewCursor:
+        """Return the cursor of a group, or the view's own."""
         if group is None:
             return self._own
         with self._core.lock:  # the log stands where the view does
             cursor = self._groups.get(group)
             if cursor is None:
-                cursor = self._groups[group] = self.log.cursor(needs_reset=self._begins_whole)
+                cursor = self._groups[group] = self.log.cursor(needs_reset=self.begins_whole)
             return cursor
+
+    def new_cursor(self, *, needs_reset: bool) -> ViewCursor:
+        """Return a cursor of its own for one more reader, who drops it (`log.drop`)."""
+        with self._core.lock:
+            return self.log.cursor(needs_reset=needs_reset)
 
     def _read(
         self, cursor: ViewCursor, timeout_s: float | None, *, progress: bool, is_shared: bool
@@ -633,9 +640,14 @@ class LiveView(MakesByPeriods):
             minor=logged.sn.minor,
         )
 
+    def reset(self) -> ViewReport:
+        """Return the whole content as a reset. Raises QueryTimeout, BudgetExceeded, StreamError (closed or paused)."""
+        whole = self._whole()
+        return self._rendered(whole, whole.after)
+
     def call(self, on_result: OnReport) -> None:
         """Have a thread of the engine call a function with each report, in order."""
-        _Caller(self, self.log.cursor(needs_reset=self._begins_whole), on_result, self._callbacks)
+        _Caller(self, self.log.cursor(needs_reset=self.begins_whole), on_result, self._callbacks)
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """Return the whole content, a multiset, at the SN up to which the view is complete.
@@ -647,11 +659,15 @@ class LiveView(MakesByPeriods):
             if self.arguments is not None:
                 return self._content_at(self.arguments, at, limits)
             return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+        return self.content_with_position(timeout_s=timeout_s)[0]
+
+    def content_with_position(self, *, timeout_s: float | None = None) -> tuple[Result, Position]:
+        """Return the content, and the position that it is of. Raises as content."""
         whole = self._whole(timeout_s=timeout_s)
         query = whole.query
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
-        return Result(
+        found = Result(
             query.form,
             _columns(query),
             table.columns,
@@ -661,6 +677,7 @@ class LiveView(MakesByPeriods):
             table.length,
             text=self.source.text,
         )
+        return found, whole.sn
 
     def _content_at(self, arguments: ViewArguments, at: int, limits: Limits) -> Result:
         with self._core.lock:
@@ -803,6 +820,10 @@ class LiveView(MakesByPeriods):
     def warnings(self) -> tuple[str, ...]:
         """Return likely mistakes: none are looked for."""
         return ()
+
+    def has_options(self, options: ViewOptions) -> bool:
+        """Tell whether it was registered with some options, and without arguments."""
+        return self._options == options and self.arguments is None
 
     # --- changes of the view ------------------------------------------------------------------------------------------
 

@@ -191,6 +191,12 @@ class ViewLog:
             self._cursors.add(cursor)
             return cursor
 
+    def drop(self, cursor: ViewCursor) -> None:
+        """Forget a cursor that nobody reads by any more."""
+        with self.changed:
+            self._cursors.discard(cursor)
+            self._trim()
+
     def next_report(self, cursor: ViewCursor) -> LoggedReport | None:
         """Return the next report for a cursor that needs no reset.
 
