@@ -229,6 +229,12 @@ class ViewLog:
             return not self.is_paused
         return any(report.sn > cursor.sn for report in self._reports) or (progress and self.sn > cursor.sn)
 
+    def unread_count(self, cursor: ViewCursor) -> int:
+        """Return how many reports its reader has not read."""
+        with self.changed:
+            waiting = sum(report.sn > cursor.sn for report in self._reports)
+            return int(not self.is_paused) if cursor.needs_reset else waiting
+
     def wait(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool) -> bool:
         """Wait until a reader gets something; return False if it gets nothing: the time has passed, or the log is
         closed. Called with the lock held. deadline_s: time.monotonic()."""
