@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from wukongs.query.output.report_json import report_json
+from wukongs.query.output.report_text import report_json
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.row_formats import json_term
 from wukongs.query.output.serialize import serialize

@@ -28,7 +28,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.view_log import Position
-from wukongs.query.output.report_json import report_facts
+from wukongs.query.output.report_text import report_facts
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.view_report import ViewReport
 from wukongs.server.events import Event

@@ -26,7 +26,7 @@ from wukongs.errors import StreamError, WukongsError
 from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.view_log import Position, ViewCursor
 from wukongs.query.limits import scheduler
-from wukongs.query.output.report_json import report_json
+from wukongs.query.output.report_text import report_json
 from wukongs.query.output.view_report import ViewReport
 from wukongs.server.events import FETCHED_MAX, IDLE_S, Event, FeedBounds
 from wukongs.server.requests import Refused, details_of

@@ -1,13 +1,16 @@
-"""Reports of live views as JSON, on one line: what HTTP sends, and `wukongs watch` writes."""
+"""Reports of live views as text: JSON on one line, which HTTP sends, and a table."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from wukongs.query.output.serialize import serialize
+from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, is_number
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.rdf_terms import to_ntriples
+from wukongs.query.terms.text_table import TableLayout
 
 
 def report_facts(report: ViewReport) -> dict[str, Any]:
@@ -38,3 +41,19 @@ def report_json(report: ViewReport, rows_max: int | None = None) -> str:
     weights = rows.weights.tolist()
     changes = [f'{{"weight": {weight}, "{name}": {text}}}' for weight, text in zip(weights, texts, strict=True)]
     return f'{json.dumps(facts)[:-1]}, "changes": [{", ".join(changes)}]}}'
+
+
+def report_table(report: ViewReport, prefixes: Mapping[str, str], width: int | None = None) -> str:
+    """Return the rows of a report as a table, whose first column has their weights.
+
+    prefixes: shorten IRIs. width: cells of a line; None: any."""
+    names = TRIPLE_COLUMNS if report.is_graph else tuple(f"?{name}" for name in report.vars)
+    cell = cell_writer(prefixes)
+    chunks = report.cell_chunks([cell] * len(names))
+    columns: list[list[str | None]] = [[f"{weight:+d}" for weight in report.weights.tolist()], *([] for _ in names)]
+    for found, _ in chunks:
+        for column, cells in zip(columns[1:], found, strict=True):
+            column += cells
+    layout = TableLayout(("", *names), is_number)
+    layout.measure(columns)
+    return layout.head(width) + layout.lines(columns, len(report))
