@@ -157,7 +157,7 @@ class Incoming:
         """The first row that has not come yet."""
         self._columns: list[Int64Array] | None = None
         self._weights = list[Int64Array]()
-        """Of a report of a live view, by chunks."""
+        """The weights of a report, by chunks."""
         self._dictionary: Dictionary | None = None
         self._reader: Utf8Reader = ColumnsReader(TermTable.empty())
 
