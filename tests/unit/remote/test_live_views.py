@@ -63,7 +63,8 @@ def waiting(view: Any, **options: Any) -> list[tuple[str, list[tuple[str, int]]]
 
 
 def test_reports_are_those_of_an_embedded_view(client: RemoteEngine, engine: wukongs.Engine) -> None:
-    view, own = register(client), engine.register(TEXT.replace("QUERY v", "QUERY w"))
+    view = register(client)
+    own: Any = engine.register(TEXT.replace("QUERY v", "QUERY w"))
     for names in ("b", "c -a", "d d"):
         change(client, *names.split())
         reports, others = list(view.results(timeout_s=0.3)), list(own.results(timeout_s=0))
@@ -140,8 +141,9 @@ def test_arguments(client: RemoteEngine, engine: wukongs.Engine) -> None:
     assert sorted(str(row[0]) for row in view.content()) == ["2"]
     with pytest.raises(wukongs.DataError, match="no argument has the number 7"):
         view.unbind([7])
+    numbers: Any = ["x"]
     with pytest.raises(wukongs.SettingsError, match="expected numbers of arguments"):
-        view.unbind(["x"])  # type: ignore[list-item]
+        view.unbind(numbers)
 
 
 def test_each_client_gets_every_report(client: RemoteEngine, engine: wukongs.Engine, wire: Wire) -> None:

@@ -124,6 +124,18 @@ def test_an_engine_with_a_data_folder_says_what_it_cannot(tmp_path: Path) -> Non
         assert (answer.status, told in answer.text) == (status, True)
 
 
+def test_a_server_that_owns_the_queries_leaves_views_alone(engine: wukongs.Engine) -> None:
+    view: Any = engine.register(TEXT)
+    server = HttpServer(engine, HttpSettings(port=0), owns_queries=True)
+    try:
+        change(engine, "a")
+        (event,) = Client(server.address).ask("GET", CHANGES).json["events"]
+        assert rows_of(event["data"]) == [("a", 1)]
+        assert [report.is_reset for report in view.results(timeout_s=0)] == [True], "its own cursor is where it was"
+    finally:
+        server.close()
+
+
 def test_windows_and_changes_are_not_mixed_up(registered: Client, engine: wukongs.Engine) -> None:
     asked = registered.ask("GET", "/queries/v/windows")
     assert (asked.status, "ask for /queries/v/changes" in asked.text) == (409, True)
@@ -132,6 +144,18 @@ def test_windows_and_changes_are_not_mixed_up(registered: Client, engine: wukong
     for path in ("changes", "content"):
         asked = registered.ask("GET", f"/queries/w/{path}")
         assert (asked.status, "ask for /queries/w/windows" in asked.text) == (409, True)
+
+
+def test_metrics_have_views(registered: Client, engine: wukongs.Engine) -> None:
+    registered.ask("GET", CHANGES)
+    view: Any = engine.queries()[0]
+    list(view.results(timeout_s=0))
+    change(engine, "b")
+    told = registered.ask("GET", "/metrics").text
+    assert 'wukongs_view_reports_total{view="v"} 1.0' in told
+    assert "wukongs_all_views_rows_total 1.0" in told
+    assert f'wukongs_view_snapshot{{view="v"}} {float(view.sn)}' in told
+    assert 'path="/queries/changes"' in told
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
