@@ -138,6 +138,7 @@ def test_arguments(client: RemoteEngine, engine: wukongs.Engine) -> None:
     assert waiting(view) == [("change", [("1", 1), ("2", 1)])]
     assert view.unbind(np.array([0])).tolist() == [0]
     assert view.unbind(pyarrow.table({"s": [f"<{EX}b>"]})).tolist() == [1]
+    engine.settle(10)
     assert sorted(str(row[0]) for row in view.content()) == ["2"]
     with pytest.raises(wukongs.DataError, match="no argument has the number 7"):
         view.unbind([7])
