@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from wukongs.adapters.replay import PipelineReport
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.output.view_report import ViewReport
 from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, declared_prefixes, is_number
+from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.query.terms.text_table import TableLayout
 from wukongs.store.dtypes import UNBOUND
@@ -175,9 +175,7 @@ COLUMNS = ("query", "windows", "rows", "last rows", "execution p50", "execution 
 def count_cells(name: str, stats: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of COLUMNS. stats: of a query; empty where they are not known. A live view has no windows."""
     counts = (f"{stats[key]:,}" if key in stats else "-" for key in ("windows", "rows", "last_rows"))
-    times = (
-        f"{stats[f'execution_us_p{part}'] / 1e3:.3f} ms" if stats.get("windows") else "-" for part in (50, 99)
-    )
+    times = (f"{stats[f'execution_us_p{part}'] / 1e3:.3f} ms" if stats.get("windows") else "-" for part in (50, 99))
     return (name, *counts, *times)
 
 

@@ -1,7 +1,7 @@
-"""Reads the reports of a live view as a streaming DataFrame: rows that were inserted or deleted, each with its snapshot.
+"""Reads the reports of a live view as a streaming DataFrame: rows that were inserted or deleted, with their snapshots.
 
-An offset is the position up to which changes were read. The planner's side fetches reports from the node; they travel in
-the partitions. It reads by a cursor of its own, whose first report, the whole content, gives the first rows. A later
+An offset is the position up to which changes were read. The planner's side fetches reports from the node; the partitions
+carry them. It reads by a cursor of its own, whose first report, the whole content, gives the first rows. A later
 reset cannot be told as changes, so it is an error: the stream begins again with a new checkpoint.
 """
 
@@ -78,7 +78,9 @@ class ChangeReader(DataSourceStreamReader):
         after, last = _position(start), _position(end)
         while last > max((one.position for one in self._fetched), default=after):
             if not self._fetch(after, 1, REPLAY_WAIT_S):
-                raise self._lost(f"changes up to SN {last[0]} were read before, and the node does not have them any more")
+                raise self._lost(
+                    f"changes up to SN {last[0]} were read before, and the node does not have them any more"
+                )
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, arrow_schema(self._schema)) as writer:
             for one in self._fetched:
@@ -131,7 +133,9 @@ class ChangeReader(DataSourceStreamReader):
             if found is None:
                 raise StreamError(f"there is no query named {source.query}: register it first, or give its text")
             if not isinstance(found, RemoteView):
-                raise StreamError(f"query {source.query} has windows, and is no live view: read window_start, window_end")
+                raise StreamError(
+                    f"query {source.query} has windows, and is no live view: read window_start, window_end"
+                )
             self._view = found
         return self._view
 
