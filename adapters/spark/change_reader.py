@@ -1,6 +1,6 @@
 """Reads the reports of a live view as a streaming DataFrame: rows that were inserted or deleted, with their snapshots.
 
-An offset is the position up to which changes were read. The planner's side fetches reports from the node; the partitions
+An offset is the position up to which changes were read. The planner's side fetches reports from the node; partitions
 carry them. It reads by a cursor of its own, whose first report, the whole content, gives the first rows. A later
 reset cannot be told as changes, so it is an error: the stream begins again with a new checkpoint.
 """
