@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from wukongs.adapters.replay import PipelineReport
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, declared_prefixes, is_number
+from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.query.terms.text_table import TableLayout
 from wukongs.store.dtypes import UNBOUND
@@ -62,10 +63,13 @@ def _window_end(end_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The first rows of a window, as people read them. size: how many rows the window has, with their word."""
+    """The first rows of a window or report, as people read them.
+
+    place: the end of the window, or the SN of the report.
+    size: how many rows there are, with their word."""
 
     query: str
-    end_ms: int
+    place: str
     size: str
     head: list[str]
     rows: list[list[str | None]]
@@ -77,7 +81,7 @@ class NewestAnswers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str, WindowResult] = {}
+        self._waiting: dict[str, WindowResult | ViewReport] = {}
         self._shown: dict[str, Answers] = {}
         self._prefixes: dict[str, Mapping[str, str]] = {}
 
@@ -85,7 +89,7 @@ class NewestAnswers:
         """Note the texts of queries, by name: their prefixes shorten the terms."""
         self._prefixes.update({name: declared_prefixes(text) for name, text in texts.items()})
 
-    def take(self, window: WindowResult) -> None:
+    def take(self, window: WindowResult | ViewReport) -> None:
         if len(window) or window.kind == "ask":
             with self._lock:
                 self._waiting[window.query] = window
@@ -104,9 +108,14 @@ class NewestAnswers:
         self.news()
         return [self._shown[name] for name in names if name in self._shown]
 
-    def _answers(self, window: WindowResult) -> Answers:
+    def _answers(self, window: WindowResult | ViewReport) -> Answers:
         rows = _first_rows(window, ROWS_MAX, cell_writer(self._prefixes.get(window.query, {})))
-        return Answers(window.query, window.end_ms, answer_size(window), _head_of(window), rows)
+        head = _head_of(window)
+        if isinstance(window, WindowResult):
+            return Answers(window.query, _window_end(window.end_ms), answer_size(window), head, rows)
+        weights = [f"{weight:+d}" for weight in window.weights[:ROWS_MAX].tolist()]
+        weighted = [[weight, *row] for weight, row in zip(weights, rows, strict=True)]
+        return Answers(window.query, f"SN {window.snapshot}", answer_size(window), ["", *head], weighted)
 
 
 def _head_of(result: Result) -> list[str]:
@@ -130,11 +139,11 @@ def _first_rows(result: Result, count: int, cell: Callable[[str], str]) -> list[
 def answer_lines(answers: Sequence[Answers], rows_max: int, width: int | None) -> list[list[str]]:
     """Return lines for each query: its name beside the variables, and below these its rows beside the end of their
     window. width: cells of a line; None is any."""
-    widest = max((len(text) for one in answers for text in (one.query, _window_end(one.end_ms), one.size)), default=0)
+    widest = max((len(text) for one in answers for text in (one.query, one.place, one.size)), default=0)
     lines = []
     for one in answers:
         rows = one.rows[:rows_max]
-        beside = [_window_end(one.end_ms), one.size, *[""] * len(rows)][: len(rows)]
+        beside = [one.place, one.size, *[""] * len(rows)][: len(rows)]
         columns: list[Sequence[str | None]] = [beside, *map(list, zip(*rows, strict=True))]
         layout = TableLayout([one.query.ljust(widest), *one.head], is_number)
         layout.measure(columns)
@@ -144,9 +153,9 @@ def answer_lines(answers: Sequence[Answers], rows_max: int, width: int | None) -
 
 def texts_of(queries: Sequence[RegisteredQuery | RemoteQuery]) -> dict[str, str]:
     """Return the text of each query, by its name."""
-    from wukongs.remote.query import RemoteQuery
+    from wukongs.remote.query import RemoteReader
 
-    return {query.name: query.text if isinstance(query, RemoteQuery) else query.source.text for query in queries}
+    return {query.name: query.text if isinstance(query, RemoteReader) else query.source.text for query in queries}
 
 
 def answer_size(result: Result) -> str:
@@ -164,11 +173,9 @@ COLUMNS = ("query", "windows", "rows", "last rows", "execution p50", "execution 
 
 
 def count_cells(name: str, stats: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells of COLUMNS. stats: of a query; empty where they are not known."""
-    counts = (f"{stats[key]:,}" if stats else "-" for key in ("windows", "rows", "last_rows"))
-    times = (
-        f"{stats[f'execution_us_p{part}'] / 1e3:.3f} ms" if stats and stats["windows"] else "-" for part in (50, 99)
-    )
+    """Return the cells of COLUMNS. stats: of a query; empty where they are not known. A live view has no windows."""
+    counts = (f"{stats[key]:,}" if key in stats else "-" for key in ("windows", "rows", "last_rows"))
+    times = (f"{stats[f'execution_us_p{part}'] / 1e3:.3f} ms" if stats.get("windows") else "-" for part in (50, 99))
     return (name, *counts, *times)
 
 
@@ -231,7 +238,7 @@ class RunProgress:
 
     def windows(self) -> int:
         """Return how many windows the queries have reported."""
-        return sum(query.stats()["windows"] for query in self.queries)
+        return sum(query.stats().get("windows", 0) for query in self.queries)
 
     def state_line(self) -> str:
         """Say how much came in, in how many seconds, up to which event time, and what came of it."""
@@ -266,7 +273,8 @@ class Display(Protocol):
     def note(self, text: str) -> None:
         """Show a line that stays."""
 
-    def window(self, window: WindowResult) -> None: ...
+    def window(self, window: WindowResult | ViewReport) -> None:
+        """Take a window, or the report of a live view."""
 
     def asked(self, when: str, name: str, result: Result) -> None: ...
 
@@ -313,15 +321,20 @@ class PlainDisplay:
 
     note = phase
 
-    def window(self, window: WindowResult) -> None:
+    def window(self, window: WindowResult | ViewReport) -> None:
         self._newest.take(window)
         if not self._each_window:
             return
-        note = " partial" if window.partial else ""
-        lines = [f"{window.query}\t({window.start_ms}, {window.end_ms}]\t{answer_size(window)}{note}"]
+        if isinstance(window, WindowResult):
+            note, weights = " partial" if window.partial else "", None
+            lines = [f"{window.query}\t({window.start_ms}, {window.end_ms}]\t{answer_size(window)}{note}"]
+        else:
+            note, weights = " in all" if window.is_reset else " changed", window.weights.tolist()
+            lines = [f"{window.query}\t({window.after}, {window.snapshot}]\t{answer_size(window)}{note}"]
         if self._rows_shown and not window.is_graph and window.kind == "select":
-            rows = window.texts()[: self._rows_shown]
-            lines += ["".join(f"\t{'' if text is None else to_ntriples(text)}" for text in row) for row in rows]
+            for place, row in enumerate(window.texts()[: self._rows_shown]):
+                weight = "" if weights is None else f"\t{weights[place]:+d}"
+                lines.append(weight + "".join(f"\t{'' if text is None else to_ntriples(text)}" for text in row))
         self._print("\n".join(lines))
 
     def asked(self, when: str, name: str, result: Result) -> None:
@@ -396,7 +409,7 @@ class LiveDisplay:
     def note(self, text: str) -> None:
         self._console.print(text, style="yellow", highlight=False, markup=False)  # above the table, if there is one
 
-    def window(self, window: WindowResult) -> None:
+    def window(self, window: WindowResult | ViewReport) -> None:
         self._newest.take(window)
 
     def asked(self, when: str, name: str, result: Result) -> None:

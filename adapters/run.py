@@ -23,7 +23,6 @@ from wukongs.adapters.milestones import passed
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import QueryConfig, RunConfig, StreamConfig, load_run_config, notes_of
 from wukongs.errors import AccessError, DataError, NodeUnavailable, SettingsError, StreamError
-from wukongs.live.declarations import check_has_window
 from wukongs.settings import take_turns_quickly
 
 if TYPE_CHECKING:
@@ -242,7 +241,6 @@ def _declare_stream(engine: Engine | RemoteEngine, stream: StreamConfig) -> None
 
 def _registered(engine: Engine | RemoteEngine, query: QueryConfig, display: Display) -> RegisteredQuery | RemoteQuery:
     """Register a query, or go on with the windows of one that a run before has registered, which may be there still."""
-    check_has_window(query.text)
     registered = engine.register(query.text, on_result=display.window, output=query.output)
     if (readers := getattr(registered, "readers", 1)) > 1:
         display.phase(

@@ -567,9 +567,9 @@ def _check_queries(config: RunConfig) -> None:
     for one in config.queries:
         query = parse_query(one.text, source=one.source)
         windows = query.dataset.windows
-        if not windows:
+        if not windows and query.registration is None:
             raise SettingsError(
-                f"{config.file}, [[query]] {one.name}: expected a continuous query, found one without FROM STREAM: "
+                f"{config.file}, [[query]] {one.name}: expected REGISTER QUERY or a window, found neither: "
                 "[[ask]] is for one-shot queries"
             )
         for stream in (window.stream for window in windows if window.stream not in declared):

@@ -26,7 +26,7 @@ from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.backend import Backend, RegisteredQuery
 from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
-from wukongs.live.declarations import check_continuous, parse_continuous, parse_registered, stream_options
+from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.grants import DEFAULT_WORD, includes
 from wukongs.live.injector import Injector
@@ -208,7 +208,7 @@ class Engine:
         """Give a query another text, as ContinuousQuery.replace. It may read what its first text might read, and no
         other streams."""
         source = query.source._replace(text=text, base=base, output=output)
-        self._check_streams(parse_continuous(source), source.only)
+        self._check_streams(parse_registered(source), source.only)
         query.replace(text, base, output)
 
     def _sees_stream(self, name: str, only: Sequence[str] | None) -> bool:

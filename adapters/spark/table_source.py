@@ -36,8 +36,11 @@ class WukongsDataSource(DataSource):
 
             return FILE_SCHEMA
         if self._is_continuous():
+            from wukongs.adapters.spark.change_reader import change_schema, reads_changes
             from wukongs.adapters.spark.window_reader import window_schema
 
+            if reads_changes(self.options):
+                return change_schema(self.options)
             return window_schema(self.options)
         from wukongs.adapters.spark.query_reader import query_schema
 
@@ -60,8 +63,11 @@ class WukongsDataSource(DataSource):
             from wukongs.adapters.spark.file_reader import file_reader
 
             return file_reader(self.options, schema)
+        from wukongs.adapters.spark.change_reader import change_reader, reads_changes
         from wukongs.adapters.spark.window_reader import window_reader
 
+        if reads_changes(self.options, schema):
+            return change_reader(self.options, schema)
         return window_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -17,6 +17,7 @@ from wukongs.adapters.sink import Access
 from wukongs.adapters.spark.cells import arrow_schema, check_schema, typed_batch
 from wukongs.adapters.spark.options import WINDOWS, Options
 from wukongs.adapters.spark.query_reader import columns_of_form
+from wukongs.csparql.algebra import Query
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import GapError, SettingsError, StreamError
 
@@ -166,8 +167,8 @@ class WindowReader(DataSourceStreamReader):
 def window_reader(given: Any, schema: StructType) -> DataSourceStreamReader:
     """Return the reader of the options. Raises: SettingsError; QuerySyntaxError."""
     options = Options(given, WINDOWS)
-    name, text, columns = _named(options)
-    check_schema(schema, columns)
+    name, text, query = named(options)
+    check_schema(schema, None if query is None else (*BOUNDS, *columns_of_form(query.form, query.variables)))
     for field in schema.fields:
         if field.name in BOUNDS and field.dataType.simpleString() not in ("timestamp", "bigint"):
             raise SettingsError(
@@ -185,18 +186,21 @@ def window_reader(given: Any, schema: StructType) -> DataSourceStreamReader:
 
 def window_schema(given: Any) -> str:
     """Return the bounds and the columns of the query. Raises: SettingsError (the columns are not known)."""
-    name, _, columns = _named(Options(given, WINDOWS))
-    if columns is None:
+    name, _, query = named(Options(given, WINDOWS))
+    if query is None:
         raise SettingsError(
             f"the columns of query {name} are not known here: give its text as option 'query', or say "
             '.schema("window_start timestamp, window_end timestamp, ...")'
         )
     kinds = {"window_start": "timestamp", "window_end": "timestamp", "timestamp_ms": "bigint", "ask": "boolean"}
+    columns = (*BOUNDS, *columns_of_form(query.form, query.variables))
     return ", ".join(f"`{column}` {kinds.get(column, 'string')}" for column in columns)
 
 
-def _named(options: Options) -> tuple[str, str | None, tuple[str, ...] | None]:
-    """Return the name of the query, its text and its columns as far as they are known. Raises: SettingsError."""
+def named(options: Options) -> tuple[str, str | None, Query | None]:
+    """Return the name of the query, its text, and the text as it was parsed.
+
+    None: the options have no text. Raises SettingsError, QuerySyntaxError."""
     text, registered = options.text("query"), options.text("registered")
     if (text is None) == (registered is None):
         raise SettingsError(
@@ -209,5 +213,4 @@ def _named(options: Options) -> tuple[str, str | None, tuple[str, ...] | None]:
     query = parse_query(text)
     if query.registration is None:
         raise SettingsError("option 'query': expected REGISTER QUERY ...; ask a one-shot query with spark.read")
-    columns = columns_of_form(query.form, query.variables)
-    return query.registration.name, text, (*BOUNDS, *columns)
+    return query.registration.name, text, query

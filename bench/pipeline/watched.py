@@ -24,6 +24,7 @@ from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition
 from wukongs.adapters.run import run_config
 from wukongs.adapters.run_config import load_run_config
 from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.view_report import ViewReport
 
 KEPT_WINDOWS = 12
 
@@ -53,7 +54,8 @@ class Watching:
         self._notes = notes
         self.newest: deque[WindowResult] = deque(maxlen=KEPT_WINDOWS)
 
-    def window(self, window: WindowResult) -> None:
+    def window(self, window: WindowResult | ViewReport) -> None:
+        assert isinstance(window, WindowResult), "its queries have windows"
         self._notes.windows.append((window.query, window.end_ms, time.monotonic(), len(window)))
         self.newest.append(window)
 

@@ -343,3 +343,65 @@ def test_large_windows_are_shown_at_once_and_stay_as_they_are_sorted(page: Page,
     page.driver.execute_script("document.querySelector('.skip').click()")
     assert page.driver.current_url.endswith("#live/q")
     assert page.complaints() == []
+
+
+def test_a_live_view_is_a_table_whose_rows_appear_and_fade(page: Page, client: Client) -> None:
+    def update(text: str) -> None:
+        assert client.update(f"PREFIX ex: <{EX}> {text}").status == 204
+
+    update("INSERT DATA { ex:ann ex:follows ex:bob . ex:bob ex:follows ex:cem }")
+    page.open(client.address)
+    page.sees("connected", "#state")
+    page.write(
+        f"PREFIX ex: <{EX}>\nREGISTER QUERY reach AS SELECT ?a ?c WHERE {{ ?a ex:follows ?b . ?b ex:follows ?c }}"
+    )
+    page.press("Run")
+    page.sees("reach (view)")
+    page.sees("is complete up to SN")
+    page.sees("1 rows", ".facts strong")
+    assert [one.text for one in page.all("tbody td")] == ["ex:ann", "ex:cem"]
+    assert page.all("tr.new") == []
+
+    update("INSERT DATA { ex:cem ex:follows ex:dia }")
+    page.until(lambda: page.text("tr.new td") == "ex:bob\nex:dia", "a row appears")
+    update("DELETE DATA { ex:ann ex:follows ex:bob }")
+    page.until(lambda: page.text("tr.gone td") == "ex:ann\nex:cem", "a row fades")
+    page.picture("console-view")
+    page.until(lambda: page.text("tbody td") == "ex:bob\nex:dia" and not page.all("tr.gone, tr.new"), "it is gone")
+    page.sees("1 rows", ".facts strong")
+    page.until(lambda: page.all("polyline"), "a chart")
+
+    page.press("Pause")
+    page.sees("is paused at SN")
+    update("INSERT DATA { ex:dia ex:follows ex:eve }")
+    page.press("Resume")
+    page.sees("ex:eve", "tbody")
+    page.press("Plan with rows")
+    page.sees("delta join")
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("ASK { ?s ex:no ?o }", "false"),
+        ("CONSTRUCT { ?o ex:back ?s } WHERE { ?s ex:no ?o }", "ex:b\nex:back\nex:a"),
+        ("SELECT (COUNT(*) AS ?n) WHERE { ?s ex:no ?o }", "0"),
+        ("SELECT ?p WHERE { ?s ?p ?o FILTER(?p = ex:no) }", "ex:no\n2"),
+    ],
+)
+def test_the_kinds_of_live_views(page: Page, client: Client, form: str, expected: str) -> None:
+    prefix = f"PREFIX ex: <{EX}> "
+    body = f"{prefix} REGISTER QUERY v AS {form}"
+    inserted = f"{prefix} INSERT DATA {{ ex:a ex:no ex:b }}"
+    if form.startswith(("CONSTRUCT", "SELECT ?p")):
+        assert client.update(inserted).status == 204
+    if form.startswith("SELECT ?p"):
+        assert client.update(f"{prefix} INSERT DATA {{ ex:c ex:no ex:b }}").status == 204
+    assert client.ask("POST", "/queries", body=body, content_type="application/sparql-query").status == 201
+    page.open(client.address + "/#live/v")
+    page.until(lambda: page.text("tbody td") == expected, f"{expected}")
+    if form.startswith("ASK"):
+        assert client.update(inserted).status == 204
+        page.until(lambda: page.text("tr:not(.gone) td") == "true", "the other answer")
+    assert page.complaints() == []

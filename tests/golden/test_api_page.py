@@ -13,7 +13,7 @@ from wukongs.cli import COMMANDS
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.stream import Stream
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.remote.query import RemoteQuery
+from wukongs.remote.query import RemoteQuery, RemoteView
 from wukongs.remote.stream import RemoteStream
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
@@ -24,7 +24,12 @@ CLASSES = {
     "LiveView": wukongs.LiveView,
     "Result": Result,
 }
-REMOTE = {"Engine": wukongs.RemoteEngine, "Stream": RemoteStream, "ContinuousQuery": RemoteQuery}
+REMOTE = {
+    "Engine": wukongs.RemoteEngine,
+    "Stream": RemoteStream,
+    "ContinuousQuery": RemoteQuery,
+    "LiveView": RemoteView,
+}
 OTHERWISE = ("Engine", "Engine.listen", "Engine.link", "Engine.declared")
 """A client is not made by its class, asks for no address, and has no engine in its process."""
 CALLS = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]

@@ -12,7 +12,8 @@ import pytest
 import wukongs
 from wukongs.csparql.parser import parse_query
 from wukongs.live.continuous import QuerySource
-from wukongs.live.declarations import parse_continuous
+from wukongs.live.declarations import check_continuous, parse_registered
+from wukongs.live.views.options import ViewOptions, check_view
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "csparql.md").read_text("utf-8")
 BASE = "http://e/"
@@ -37,8 +38,13 @@ def dataset_rows() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("text", blocks("sparql"))
 def test_each_query_can_be_registered(text: str) -> None:
-    query = parse_continuous(QuerySource(text))
+    source = QuerySource(text)
+    query = parse_registered(source)
     assert query.registration is not None
+    if query.dataset.windows:
+        check_continuous(query, source)
+    else:
+        check_view(query, source, ViewOptions())
 
 
 @pytest.mark.parametrize("place", range(len(blocks("python"))))

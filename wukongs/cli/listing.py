@@ -126,7 +126,8 @@ def _done_to_queries(node: RemoteEngine, names: Sequence[str], action: str) -> N
 def _list_queries(node: RemoteEngine, options: argparse.Namespace) -> int:
     away, found = elsewhere(node), node.queries()
     if options.format == "json":
-        facts = node.stats()["queries"]
+        stats = node.stats()
+        facts = stats["queries"] | stats.get("views", {})
         rows = [{"name": query.name, "server": away.get(query.name), **facts.get(query.name, {})} for query in found]
         for row, query in zip(rows, found, strict=True):
             row.update({"why": query.why()} if options.why else {})

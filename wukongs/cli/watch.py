@@ -1,8 +1,9 @@
-"""`wukongs watch`: the windows of queries that are registered with a running node, as they come."""
+"""`wukongs watch`: the windows of queries, and the changes of live views, that a running node reports."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wukongs.query.output.results import WindowResult
+    from wukongs.query.output.view_report import ViewReport
     from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteQuery
 
@@ -32,10 +34,16 @@ _EPILOG = """examples:
   wukongs watch --server tcp://127.0.0.1:7411 traffic parking
   wukongs watch --server tcp://127.0.0.1:7411 --all
   wukongs watch --server tcp://127.0.0.1:7411 traffic --format csv --windows 10 > rows.csv
+  wukongs watch --server tcp://127.0.0.1:7411 friends --format json | jq .changes
 
 On a terminal the newest rows of each query stand above its counts, which are those of `wukongs stats`. Elsewhere, and
 with --plain, each window is printed as a whole. It begins with the oldest window that the node still holds, and each
-who watches gets every window. Ctrl-C ends it and leaves what is shown; the queries go on. Any node of a cluster does.
+who watches gets every window.
+
+A live view is printed as rows with weights, +n inserted and -n deleted: first its whole content, then each change. With
+--format json each report is one object on a line.
+
+Ctrl-C ends it and leaves what is shown; the queries go on. Any node of a cluster does.
 """
 
 
@@ -54,10 +62,10 @@ def make_parser() -> argparse.ArgumentParser:
         choices=FORMATS,
         default="table",
         help="of the windows (default: table; ttl and nt for CONSTRUCT); another one than table is for one query, and "
-        "which window it is stands on standard error",
+        "which window it is stands on standard error; of a live view table or json",
     )
     parser.add_argument("--plain", action="store_true", help="print each window, also on a terminal")
-    parser.add_argument("--windows", type=_count, metavar="N", help="end after N windows of each query")
+    parser.add_argument("--windows", type=_count, metavar="N", help="end after N windows, or reports, of each query")
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="end when no window comes for so long")
     return parser
 
@@ -69,6 +77,7 @@ def _count(text: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.remote.query import RemoteView
     from wukongs.remote.watching import watched
 
     parser = make_parser()
@@ -79,7 +88,10 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--format {options.format}: one query can be watched so: name one")
     with connect_to(options) as node:
         queries = _chosen(node.queries(), options.names)
-        is_drawn = options.format == "table" and not options.plain and sys.stdout.isatty()
+        has_view = any(isinstance(query, RemoteView) for query in queries)
+        if has_view and options.format not in ("table", "json"):
+            parser.error(f"--format {options.format}: the changes of a live view are written as table or json")
+        is_drawn = options.format == "table" and not (options.plain or has_view) and sys.stdout.isatty()
         shown: Shown = _Drawn(node, queries) if is_drawn else _Printed(queries, options.format)
         with shown:
             for item in watched(queries, options.timeout, options.windows):
@@ -109,8 +121,8 @@ class Shown(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def show(self, item: WindowResult | GapError | None) -> None:
-        """Show a window, a gap, or that time goes on."""
+    def show(self, item: WindowResult | ViewReport | GapError | None) -> None:
+        """Show a window or report, a gap, or that time goes on."""
 
 
 class _Printed:
@@ -126,13 +138,17 @@ class _Printed:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, item: WindowResult | GapError | None) -> None:
+    def show(self, item: WindowResult | ViewReport | GapError | None) -> None:
         from wukongs.adapters.display import answer_size
+        from wukongs.query.output.view_report import ViewReport
 
         if item is None:
             return
         if isinstance(item, GapError):
             print(item, file=sys.stderr, flush=True)
+            return
+        if isinstance(item, ViewReport):
+            self._show_report(item)
             return
         partial = ", partial" if item.partial else ""
         head = f"{item.query} ({item.start_ms}, {item.end_ms}] ms{partial}, {answer_size(item)}"
@@ -142,6 +158,19 @@ class _Printed:
             print(head, file=sys.stderr, flush=True)
         print_result(item, self._format, self._texts[item.query])
         say("\n" if self._format == "table" else "")
+
+    def _show_report(self, report: ViewReport) -> None:
+        from wukongs.adapters.display import answer_size
+        from wukongs.query.output.report_text import report_json, report_table
+        from wukongs.query.output.table_cells import declared_prefixes
+
+        if self._format == "json":
+            say(report_json(report) + "\n")
+            return
+        kind = "reset" if report.is_reset else "change"
+        say(f"{report.query} ({report.after}, {report.snapshot}] {kind}, {answer_size(report)}\n")
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        say(report_table(report, declared_prefixes(self._texts[report.query]), width) + "\n")
 
 
 class _Drawn:
@@ -179,10 +208,12 @@ class _Drawn:
         self._is_last = True
         self._live.stop()
 
-    def show(self, item: WindowResult | GapError | None) -> None:
+    def show(self, item: WindowResult | ViewReport | GapError | None) -> None:
+        from wukongs.query.output.results import WindowResult
+
         if isinstance(item, GapError):
             self._note = str(item)
-        elif item is not None:
+        elif isinstance(item, WindowResult):  # views are printed
             self._newest.take(item)
         if time.monotonic() - self._counted_s >= self._apart_s:
             self._count()

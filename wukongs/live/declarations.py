@@ -170,13 +170,6 @@ def check_continuous(query: Query, source: QuerySource) -> None:
         check_group(query, source.bindings)
 
 
-def check_has_window(text: str, base: str | None = None) -> None:
-    """Refuse a live view where there are none. Raises StreamError, QuerySyntaxError."""
-    query = parse_query(text, base)
-    if query.registration is not None and not query.dataset.windows:
-        raise no_view_here(query)
-
-
 def no_view_here(query: Query) -> StreamError:
     """Return the error of a query without a window where there are no live views."""
     assert query.registration is not None

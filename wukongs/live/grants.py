@@ -39,12 +39,12 @@ _WORDS = {role.word: role for role in Role}
 _READS = (
     "query query_many explain warnings graph_names dump why rules streams queries stats settle attach "
     "metrics describe ingest_addresses graph_shares graph_share hold_snapshot stream query.explain query.stats "
-    "query.why query.warnings query.unread query.leave query.windows"
+    "query.why query.warnings query.unread query.leave query.windows query.changes query.content"
 )
 _WRITES = "update apply load ingest push_many stream.push stream.advance stream.close"
 _ADMINS = (
     "register declare drop_stream add_rules drop_rules resume_rules running kill checkpoint backup restore drain "
-    "add_node remove_node query.replace query.pause query.resume query.close"
+    "add_node remove_node query.replace query.pause query.resume query.bind query.unbind query.close"
 )
 ROLES: Mapping[str, Role] = {
     **dict.fromkeys(_READS.split(), Role.READ),

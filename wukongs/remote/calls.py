@@ -26,22 +26,25 @@ from wukongs.errors import DataError, StreamError
 from wukongs.live.argument_tables import text_table
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
-from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.engine_like import EngineLike
 from wukongs.live.grants import ALL, Grant
 from wukongs.live.injector import not_settled
 from wukongs.live.query_group import bindings_table, bindings_text
 from wukongs.live.stream import Stream, push_many
 from wukongs.live.update_documents import check_loads
+from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.options import ViewOptions
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import waiting
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import plain_iri
 from wukongs.remote.columns import Outgoing
-from wukongs.remote.feeds import Feed
+from wukongs.remote.feeds import AnyFeed, Feed
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
+from wukongs.remote.view_feeds import ViewFeed
 from wukongs.settings import Settings
 from wukongs.wire.packets import Array, Packet
 
@@ -105,7 +108,9 @@ _OF_QUERY = {
     "resume": (),
     "close": (),
 }
-READS = frozenset({"query", "query_many", "graph_share", "explain", "why", "query.explain", "query.why"})
+READS = frozenset(
+    {"query", "query_many", "graph_share", "explain", "why", "query.explain", "query.why", "query.content"}
+)
 """Calls that change nothing, may take long, and can be ended."""
 _OF_LOAD = ("graph", "base", "format", "strict", "blank_scope", "timeout_s")
 AWAY_S = 30.0
@@ -185,6 +190,9 @@ class Calls:
             "stream.close": self._close_stream,
             "query.unread": self._unread,
             "query.leave": self._leave,
+            "query.content": self._content,
+            "query.bind": self._bind,
+            "query.unbind": self._unbind,
         }
 
     def work(self, session: Session, method: str, args: Args, arrays: Arrays, upload: Upload | None) -> Work:
@@ -406,11 +414,15 @@ class Calls:
 
     def _register(self, session: Session, args: Args) -> Packet:
         source = QuerySource.of(args)
+        source = source._replace(only=session.engine._registering_for(args.get("graphs"))._only)
+        parsed = parse_registered(source)
+        assert parsed.registration is not None
+        if not parsed.dataset.windows:
+            return _value(self._register_view(session, source, args, parsed.registration.name))
         if source.bindings is not None:
             source = source._replace(bindings=bindings_text(bindings_table(source.bindings)))
-        source = source._replace(only=session.engine._registering_for(args.get("graphs"))._only)
-        parsed = parse_continuous(source)
-        assert parsed.registration is not None
+        check_continuous(parsed, source)
+        ViewOptions(**{one: args[one] for one in ViewOptions._fields if one in args}).check_are_default()
         name = parsed.registration.name
         if (at := self._home_of(name, source)) is not None:
             return _value({"at": at, "name": name, "is_stream": makes_stream(parsed), "life": self._life})
@@ -437,11 +449,54 @@ class Calls:
             told = self._described(session, known.query, args, is_owner=is_owner)
             feed = session.feeds.get(told["query"])
             if is_owner:
+                assert isinstance(feed, Feed)
                 known.owner, known.feed = session.token, feed
             elif feed is not None:
+                assert isinstance(feed, Feed)
                 feed.begin()  # others may confirm windows before this client asks for them
             known.holders.add(session.token)
             return _value({**told, "readers": len(known.holders)})
+
+    def _register_view(self, session: Session, source: QuerySource, args: Args, name: str) -> dict[str, Any]:
+        """Register a live view, or find it registered; return how the client is to call it. Raises StreamError."""
+        options = {one: args[one] for one in ViewOptions._fields if one in args}
+        into = options.get("into")
+        if into is not None and into not in session.engine.streams():
+            raise StreamError(
+                f"into = {into!r}: there is no such stream. Into a stored graph a query is a rule: add_rules adds it"
+            )
+        is_again = args.get("is_again") is True
+        with self._lock:
+            known = self._registered.get(name)
+            is_own = known is not None and session.token in known.holders and not known.query.is_closed
+            here = query_from(session.engine.queries(), source._replace(bindings=None)) if is_again else None
+            if is_again and here is None and args.get("life") == self._life:
+                raise StreamError(f"query {name} was closed, and its name is no longer its own")
+            if here is not None:
+                known = _Registered(here) if known is None or known.query is not here else known
+            elif is_own or known is None or query_from([known.query], source) is None:
+                known = self._register_new_view(session, source, options)
+            elif not isinstance(known.query, LiveView) or not known.query.has_options(ViewOptions(**options)):
+                raise StreamError(f"a query named {name} is registered already, with other options: close it first")
+            self._registered[name] = known
+            known.holders.add(session.token)
+            told = self._described(session, known.query, args)
+            return {**told, "readers": len(known.holders)}
+
+    def _register_new_view(self, session: Session, source: QuerySource, options: Args) -> _Registered:
+        fields = source._asdict()
+        fields["graphs"] = fields.pop("only")
+        if source.bindings is not None:
+            fields["bindings"] = bindings_table(source.bindings, is_filled=False)
+        try:
+            return _Registered(session.engine.register(fields.pop("text"), None, **fields, **options))
+        except StreamError:
+            here = query_from(session.engine.queries(), source)
+            known = None if here is None else self._registered.get(here.name)
+            is_own = known is not None and session.token in known.holders
+            if not isinstance(here, LiveView) or not here.has_options(ViewOptions(**options)) or is_own:
+                raise
+            return _Registered(here)
 
     def _register_anew(self, name: str, source: QuerySource, session: Session, *, is_again: bool) -> _Registered:
         """Register a query; or return it if it runs here by now: another face has registered it, or it was registered
@@ -488,6 +543,8 @@ class Calls:
         if at is not None:
             return {"at": at, "name": query.name, "is_stream": query.is_stream, "life": self._life}
         group = args.get("group")
+        if isinstance(query, LiveView):
+            return self._described_view(session, query, group, is_again=args.get("is_again") is True)
         cursor = None if group is None else query.cursor(group)  # it may have to be logged first
         with session.lock:
             known = session.feeds.number_of(
@@ -501,6 +558,26 @@ class Calls:
                 known = session.feeds.add(Feed(query, is_taken, is_owner=is_owner, after_ms=after_ms))
         return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
 
+    def _described_view(self, session: Session, view: LiveView, group: str | None, *, is_again: bool) -> dict[str, Any]:
+        """Return how the client is to call a live view."""
+        with session.lock:
+            known = session.feeds.number_of(lambda feed: feed.query is view and feed.group is None)
+            if known is None or group is not None:
+                known = session.feeds.add(ViewFeed(view, group=group, is_again=is_again))
+        return {"query": known, "name": view.name, "is_stream": False, "is_view": True, "life": self._life}
+
+    def _content(self, session: Session, args: Args) -> Packet:
+        view = _view_of(session, args)
+        return _sent(session, view.content(args.get("at"), timeout_s=args.get("timeout_s")))
+
+    def _bind(self, session: Session, args: Args) -> Packet:
+        return _value(_view_of(session, args).bind(text_table(args["table"], "bind")).tolist())
+
+    def _unbind(self, session: Session, args: Args) -> Packet:
+        table = args.get("table")
+        unbound = args.get("numbers", []) if table is None else text_table(table, "unbind")
+        return _value(_view_of(session, args).unbind(unbound).tolist())
+
     def _taken_before(self, args: Args, *, is_owner: bool) -> Callable[[int], bool]:
         """Return a function that tells, by a window's end, whether the client had the window in an earlier session."""
         taken_ms = args.get("taken_ms")
@@ -511,10 +588,12 @@ class Calls:
         return lambda end_ms: end_ms <= taken_ms
 
     def _of_query(self, session: Session, method: str, args: Args) -> Packet:
-        query = _feed_of(session, args).query
+        query: Any = _feed_of(session, args).query
         if method == "replace":
             return _called(partial(session.engine._replace, query), _OF_QUERY[method], args)
         found = getattr(query, method)(**{name: args[name] for name in _OF_QUERY[method] if name in args})
+        if method == "why" and not isinstance(found, str):
+            found = found.as_json()
         with self._lock:
             known = self._registered.get(query.name)
             readers = len(known.holders) if known is not None and known.query is query else 0
@@ -563,7 +642,14 @@ def _stream_of(session: Session, args: Args) -> Stream:
     return found
 
 
-def _feed_of(session: Session, args: Args) -> Feed:
+def _view_of(session: Session, args: Args) -> LiveView:
+    view = _feed_of(session, args).query
+    if not isinstance(view, LiveView):
+        raise StreamError(f"query {view.name} has windows, and is no live view")
+    return view
+
+
+def _feed_of(session: Session, args: Args) -> AnyFeed:
     found = session.feeds.get(args.get("query"))
     if found is None:
         raise DataError(f"a client has named query {args.get('query')!r}, which it has not registered")

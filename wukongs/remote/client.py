@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 
 from wukongs.consistency import LATEST, Consistency, check_consistency
 from wukongs.csparql.algebra import Output
@@ -40,7 +40,7 @@ from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost, answer_limit
 from wukongs.remote.listening import Listener
-from wukongs.remote.query import RemoteQuery
+from wukongs.remote.query import RemoteQuery, RemoteView
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, parse_json_ld, send_file
 from wukongs.remote.stream import RemoteStream, stream_bytes, table_bytes
@@ -468,21 +468,23 @@ class RemoteEngine:
         keep: bool = False,
         into: str | None = None,
     ) -> RemoteQuery:
-        """Do the same as Engine.register; nodes have no live views, and refuse their options. on_result is called by a
-        thread of this process. The query stays registered when this client leaves; whoever registers the same text then
-        goes on with it."""
-        ViewOptions(snapshot, every_ms, keep, into).check_are_default()
+        """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
+        when this client leaves; whoever registers the same text then goes on with it.
+
+        Of a live view, a RemoteView is returned. into: a stream; for a stored graph, add_rules adds a rule."""
+        options = ViewOptions(snapshot, every_ms, keep, None if into is None else plain_iri(into)).checked()
         args = {
             "text": _query_text(text),
             "base": _text(base),
             "output": output,
             "unread_bytes_max": unread_bytes_max,
             "unread": unread,
-            "bindings": None if bindings is None else bindings_text(bindings),
+            "bindings": None if bindings is None else bindings_text(bindings, is_filled=False),
         } | ({} if graphs is None else {"graphs": graph_names("graphs", graphs)})
+        args |= {name: one for name, one in options._asdict().items() if one != ViewOptions._field_defaults[name]}
         asked, limit_s = {**args, "timeout_s": timeout_s}, answer_limit(timeout_s)
         answer, joined = self._connection.call("register", asked, is_write=True, limit_s=limit_s)
-        query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
+        query = self._registered(joined, answer.fields["value"], ("register", args))
         query.find()
         self._use(query)
         if on_result is not None:
@@ -521,10 +523,14 @@ class RemoteEngine:
     def queries(self) -> list[RemoteQuery]:
         """Return the registered queries, whoever has registered them. Each client gets every window of them."""
         answer, joined = self._connection.call("queries", {})
-        return [
-            RemoteQuery(self._connection, joined, one, ("attach", {"name": one["name"]}))
-            for one in answer.fields["value"]
-        ]
+        return [self._registered(joined, one, ("attach", {"name": one["name"]})) for one in answer.fields["value"]]
+
+    def _registered(
+        self, joined: Joined, described: Mapping[str, Any], again: tuple[str, Mapping[str, Any]]
+    ) -> RemoteQuery:
+        """Return a query as the node describes it; a live view has the same calls, and reports for windows."""
+        kind: Any = RemoteView if described.get("is_view") is True else RemoteQuery
+        return cast("RemoteQuery", kind(self._connection, joined, described, again))
 
     def add_rules(self, source: RuleSource, *, into: str | None = None) -> tuple[str, ...]:
         """Do the same as Engine.add_rules. A file is read here."""

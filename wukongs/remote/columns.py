@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from wukongs.errors import BudgetExceeded, DataError
 from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.arrow_texts import text_array
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.store.dictionary import EMPTY_VIEW, Dictionary, split_texts
@@ -54,6 +55,8 @@ class Outgoing:
         if isinstance(result, WindowResult):
             names = ("query", "start_ms", "end_ms", "windows", "partial", "latency_us", "is_stream")
             fields["window"] = {name: getattr(result, name) for name in names}
+        if isinstance(result, ViewReport):
+            fields["report"] = {name: getattr(result, name) for name in _REPORT_TYPES}
         return fields
 
     def chunk(self, start: int) -> dict[str, Array]:
@@ -78,6 +81,8 @@ def arrays_of(result: Result, start: int, stop: int) -> dict[str, Array]:
     ids = _without_text(columns)
     text, offsets = result.reader.gather(ids) if len(ids) else (_NO_TEXT, _NO_OFFSETS)
     arrays: dict[str, Array] = {f"column {place}": column for place, column in enumerate(columns)}
+    if isinstance(result, ViewReport):
+        arrays["weights"] = result.weights[start:stop]
     return {**arrays, "ids": ids, "offsets": offsets, "text": text}
 
 
@@ -151,6 +156,8 @@ class Incoming:
         self.missing_from = 0
         """The first row that has not come yet."""
         self._columns: list[Int64Array] | None = None
+        self._weights = list[Int64Array]()
+        """The weights of a report, by chunks."""
         self._dictionary: Dictionary | None = None
         self._reader: Utf8Reader = ColumnsReader(TermTable.empty())
 
@@ -169,14 +176,23 @@ class Incoming:
             raise self._wrong(f"rows from {self.missing_from} on", "none")
         terms = self._terms(arrays)
         self._check_ids(columns, terms)
+        if self._head.get("report") is not None:
+            weights = self._array(arrays, "weights")
+            if len(weights) != (count if self._width else self._rows):
+                raise self._wrong(f"{count if self._width else self._rows} weights", str(len(weights)))
+            self._weights.append(weights)
         self._keep(columns, terms, count)
         self.missing_from += count
 
     def result(self, text: str = "") -> Result:
         """Return the result, once it is complete. text: of its query, if that is known here."""
         columns = tuple(self._columns or [np.empty(0, np.int64)] * self._width)
-        head, window = self._head, self._head.get("window")
+        head, window, report = self._head, self._head.get("window"), self._head.get("report")
         names = tuple(head["vars"])
+        if report is not None:
+            weights = np.concatenate([np.empty(0, np.int64), *self._weights])
+            shown = (head["form"], names, columns, self._reader, head["snapshot"], head.get("boolean"))
+            return ViewReport(*shown, weights=weights, **report, text=text)
         given = (head["form"], names, columns, self._reader, head["snapshot"], head.get("boolean"), self._rows)
         if window is None:
             return Result(*given, text=text)
@@ -244,7 +260,7 @@ class Incoming:
         is_count = type(rows) is int and 0 <= rows < 1 << 62 and type(head.get("snapshot")) is int
         is_named = isinstance(names, list) and all(isinstance(name, str) for name in names)
         has_boolean = boolean is None or isinstance(boolean, bool)
-        is_window = window is None or _is_window(window)
+        is_window = (window is None or _is_window(window)) and _is_report(head.get("report"))
         if head.get("form") not in _KINDS or not (is_count and is_named and has_boolean and is_window):
             raise self._wrong("the head of a result", "something else")
 
@@ -264,6 +280,22 @@ def _is_window(window: object) -> bool:
     )
 
 
+def _is_report(report: object) -> bool:
+    """Tell whether this is none, or the head that Outgoing.head gives a report."""
+    if report is None:
+        return True
+    if not isinstance(report, dict) or set(report) != _REPORT_TYPES.keys():
+        return False
+    return all(isinstance(report[name], kind) for name, kind in _REPORT_TYPES.items())
+
+
+_REPORT_TYPES: dict[str, type | tuple[type, ...]] = {
+    "query": str,
+    "after": int,
+    "minor": int,
+    "time_ms": (int, type(None)),
+    "is_reset": bool,
+}
 _WINDOW_TYPES: dict[str, type | tuple[type, ...]] = {
     "query": str,
     "start_ms": int,

@@ -18,6 +18,7 @@ from wukongs.live.declarations import parse_continuous
 from wukongs.live.window_log import LAST_MS, Cursor, LoggedWindow
 from wukongs.live.windows import firing_step
 from wukongs.remote.columns import Outgoing
+from wukongs.remote.view_feeds import ViewFeed
 
 
 class Feed:
@@ -159,9 +160,13 @@ class Feed:
         return self._own
 
 
-def next_of(taken: Mapping[Feed, int], wait_s: float) -> tuple[Feed, Outgoing | WukongsError] | None:
-    """Return the next window of the first feed that has one, as Feed.next; None if none comes within wait_s seconds, or
-    all have ended. taken: what is confirmed of each."""
+AnyFeed = Feed | ViewFeed
+
+
+def next_of(taken: Mapping[AnyFeed, int], wait_s: float) -> tuple[AnyFeed, Outgoing | WukongsError] | None:
+    """Return the next window or report of the first feed that has one, as its `next`.
+
+    None: none arrives within wait_s seconds, or all have ended. taken: what is confirmed of each."""
     deadline = time.monotonic() + wait_s
     arrived = threading.Event()
     try:

@@ -8,7 +8,7 @@
 | rows | session, result, start | rows: the next chunk of a result |
 | bytes | session, file, start | bytes |
 | release | session, result or file | answer |
-| window | session, queries (each with its taken), wait_s (null: only to confirm) | window or failed, of one; none |
+| window | session, queries (each with its taken), wait_s (null: confirm only), progress | window, failed; none |
 | part | session, number, index, is_last, told | more, full, over, or malformed: lines that were set aside |
 | cancel | session, number | answer |
 | leave | session | answer |
@@ -21,6 +21,8 @@
   is silent for SILENT_S; the client then connects again, and names its streams and queries anew.
 * A call that only reads ends with its session, or once nobody has waited for its outcome for UNASKED_S: its client is
   gone. `wait` finds it lost then, and the same `call` begins it anew. Changes go on.
+* A live view has reports in the place of windows: `head` has `report` then, and the arrays have `weights`. `progress`
+  has the numbers of the views whose reports without rows are sent, too.
 * Windows are numbered by session and query; `taken` confirms one, and the next is not told before. One request asks for
   the windows of many queries, so that a client with hundreds of them does not have hundreds of requests waiting.
 """

@@ -60,7 +60,9 @@ class Listened:
             try:
                 self._on_result(item)
             except Exception:
-                self._failed.note(item.query, f"window ending at {item.end_ms} ms")
+                is_window = isinstance(item, WindowResult)
+                what = f"window ending at {item.end_ms} ms" if is_window else f"report up to SN {item.snapshot}"
+                self._failed.note(item.query, what)
         self.reported = self.query.taken
 
     def fail(self, error: WukongsError) -> None:

@@ -1,4 +1,4 @@
-"""RemoteQuery: a registered query of an engine in another process; ContinuousQuery's methods.
+"""RemoteQuery and RemoteView: a registered query or live view of an engine in another process.
 
 Windows are fetched one at a time, numbered; the next request confirms the last window. One that was fetched for a
 reader who went away meanwhile is kept for the next reader.
@@ -12,28 +12,43 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import numpy as np
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.tokens import check_text
-from wukongs.errors import DataError, GapError, WukongsError
+from wukongs.errors import DataError, GapError, NodeUnavailable, SettingsError, WukongsError
+from wukongs.live.argument_tables import Arguments, argument_table, table_text
 from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import query_html
-from wukongs.query.output.results import WindowResult
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.names import given_terms
-from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, raise_failure
+from wukongs.query.terms.python_terms import is_table as is_arrow
+from wukongs.query.terms.rdf_terms import from_python
+from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, answer_limit, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
+from wukongs.store.dtypes import Int64Array
 from wukongs.wire.packets import Packet
 
+if TYPE_CHECKING:
+    from wukongs.live.views.row_support import RowSupport
+
 _BETWEEN_S = 0.02
+REPEATS_MAX = 3
+"""How often a content is asked for anew whose rows stopped."""
 _HAD_MAX = 1000
 """Windows that one reader of a group remembers."""
 
 
-class RemoteQuery:
-    """A registered query, as RemoteEngine.register and queries return it. Methods may be called from any thread."""
+Item = TypeVar("Item", bound=WindowResult | ViewReport)
+
+
+class RemoteReader(Generic[Item]):
+    """A registered query with its windows, or a live view with its reports, and the place of this client in them."""
 
     def __init__(
         self,
@@ -67,31 +82,28 @@ class RemoteQuery:
         """The end of the last window that has come, or of the error in its place."""
         self._had: deque[int] | None = deque(maxlen=_HAD_MAX) if is_of_group else None
         """The ends of the windows of a group that have come to this reader."""
-        self._kept: deque[WindowResult | WukongsError] = deque()
+        self._kept: deque[Item | WukongsError] = deque()
         """Windows that have come, and nobody has read."""
         self._is_ended = self._is_closed = False
-        self.errors: Callable[[float | None], Iterator[WindowResult]] | None = None
+        self.errors: Callable[[float | None], Iterator[Item]] | None = None
         """How results() reads of a query with on_result: it raises the errors of firings, one at a time."""
         if self._is_new:
             self.connection = self._main.beside(described["at"])
 
     def __repr__(self) -> str:
-        return f"<RemoteQuery {self.name}>"
+        return f"<{type(self).__name__} {self.name}>"
 
     def _repr_html_(self) -> str:
-        return query_html("RemoteQuery", self.name, self.stats)
+        return query_html(type(self).__name__, self.name, self.stats)
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
-        """Do the same as ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable,
-        too. A query that this client has not registered begins with the oldest window that its node holds. A reader of
-        a group is told no window twice."""
+    def _results(self, timeout_s: float | None, group: str | None, *, progress: bool = False) -> Iterator[Item]:
         self.connection.check_is_own()
         if group is not None:
             reader = self._reader(group)
             try:
-                while (window := reader.next(timeout_s)) is not None:
+                while (window := reader.next(timeout_s, progress=progress)) is not None:
                     yield window
             except GeneratorExit:
                 reader.leave()
@@ -102,14 +114,14 @@ class RemoteQuery:
         if self.errors is not None:
             yield from self.errors(timeout_s)
             return
-        while (window := self.next(timeout_s)) is not None:
+        while (window := self.next(timeout_s, progress=progress)) is not None:
             yield window
 
-    def _reader(self, group: str) -> RemoteQuery:
+    def _reader(self, group: str) -> RemoteReader[Item]:
         """Return one more reader of a group."""
         told = {"name": self.name, "group": group}
         answer, joined = self._main.call("attach", told)
-        return RemoteQuery(self._main, joined, answer.fields["value"], ("attach", told), is_of_group=True)
+        return RemoteReader[Item](self._main, joined, answer.fields["value"], ("attach", told), is_of_group=True)
 
     def leave(self) -> None:
         """End this reader of a group: a window that was not confirmed goes to another one."""
@@ -117,15 +129,13 @@ class RemoteQuery:
             if not self.connection.is_closed:
                 self.call("leave")
 
-    async def aresults(
-        self, timeout_s: float | None = None, *, group: str | None = None
-    ) -> AsyncIterator[WindowResult]:
-        """Do the same as results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
-        cancelled; a window that comes meanwhile is kept for the next one."""
+    async def _aresults(
+        self, timeout_s: float | None, group: str | None, *, progress: bool = False
+    ) -> AsyncIterator[Item]:
         if group is not None:
             reader = await asyncio.to_thread(self._reader, group)
             try:
-                async for window in reader.aresults(timeout_s):
+                async for window in reader._aresults(timeout_s, None, progress=progress):
                     yield window
             except (GeneratorExit, asyncio.CancelledError):
                 reader.leave()
@@ -136,11 +146,11 @@ class RemoteQuery:
         check_seconds(timeout_s)
         left_s = timeout_s
         while True:
-            began_s, fetched = time.monotonic(), list[WindowResult]()
+            began_s, fetched = time.monotonic(), list[Item]()
             wait_s = POLL_S if left_s is None else min(POLL_S, left_s)
 
-            def fetch(into: list[WindowResult] = fetched, wait_s: float = wait_s) -> None:
-                window = self.next(wait_s)
+            def fetch(into: list[Item] = fetched, wait_s: float = wait_s) -> None:
+                window = self.next(wait_s, progress=progress)
                 if window is not None:
                     into.append(window)
 
@@ -159,7 +169,7 @@ class RemoteQuery:
             if self.is_over or (left_s is not None and left_s <= 0):
                 return
 
-    def next(self, timeout_s: float | None) -> WindowResult | None:
+    def next(self, timeout_s: float | None, *, progress: bool = False) -> Item | None:
         """Return the next window; None once the query is closed and all is read, when timeout_s passes without one, or
         when the connection is closed. Raises the error of a firing that failed; NodeUnavailable."""
         self.connection.check_is_own()
@@ -171,7 +181,9 @@ class RemoteQuery:
                 return None
             try:
                 item = (
-                    self._kept.popleft() if self._kept else self._fetch(min(POLL_S, POLL_S if left is None else left))
+                    self._kept.popleft()
+                    if self._kept
+                    else self._fetch(min(POLL_S, POLL_S if left is None else left), progress=progress)
                 )
             finally:
                 self._fetching.release()
@@ -182,10 +194,10 @@ class RemoteQuery:
             if self._is_ended or self.connection.is_closed or (left is not None and left <= 0):
                 return None
 
-    def _fetch(self, wait_s: float) -> WindowResult | WukongsError | None:
+    def _fetch(self, wait_s: float, *, progress: bool) -> Item | WukongsError | None:
         """Ask for the next window; None if none comes within wait_s. Raises NodeUnavailable."""
         try:
-            found = fetch_any(self.connection, [self], wait_s)
+            found = fetch_any(self.connection, [self], wait_s, progress=progress)
         except WukongsError:
             if self.connection.is_closed:
                 return None
@@ -196,9 +208,10 @@ class RemoteQuery:
             if found[1].end_ms in self._had:
                 return None
             self._had.append(found[1].end_ms)
-        return found[1]
+        item: Item | WukongsError = found[1]
+        return item
 
-    def note(self, item: WindowResult | WukongsError, end_ms: object) -> None:
+    def note(self, item: Item | WukongsError, end_ms: object) -> None:
         """Note that the next window of this session has come. end_ms: where it ends, if the node says it."""
         self.taken += 1
         if isinstance(item, WindowResult):
@@ -232,11 +245,6 @@ class RemoteQuery:
     def stats(self) -> dict[str, Any]:
         """Do the same as ContinuousQuery.stats."""
         return dict(self.call("stats"))
-
-    def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Do the same as ContinuousQuery.why."""
-        args: dict[str, Any] = {} if row is None else {"row": given_terms(row)}
-        return str(self.call("why", **args))
 
     def warnings(self) -> tuple[str, ...]:
         """Do the same as ContinuousQuery.warnings."""
@@ -310,18 +318,119 @@ class RemoteQuery:
         return number
 
 
-def fetch_any(
-    connection: Connection, queries: Sequence[RemoteQuery], wait_s: float
-) -> tuple[RemoteQuery, WindowResult | WukongsError] | None:
-    """Return the next window of the first of these queries that has one, or the error in its place; None if none comes
-    within wait_s seconds, or the session was lost: ask again. The last windows of all of them are confirmed with that.
+class RemoteQuery(RemoteReader[WindowResult]):
+    """A registered query, as RemoteEngine.register and queries return it. Methods may be called from any thread."""
 
-    Raises NodeUnavailable, DataError (a node that lies)."""
+    def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
+        """Do the same as ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable,
+        too. A query that this client has not registered begins with the oldest window that its node holds. A reader of
+        a group is told no window twice."""
+        return self._results(timeout_s, group)
+
+    def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
+        """Do the same as results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
+        cancelled; a window that comes meanwhile is kept for the next one."""
+        return self._aresults(timeout_s, group)
+
+    def why(self, row: Mapping[str, Any] | None = None) -> str:
+        """Do the same as ContinuousQuery.why."""
+        args: dict[str, Any] = {} if row is None else {"row": given_terms(row)}
+        return str(self.call("why", **args))
+
+
+class RemoteView(RemoteReader[ViewReport]):
+    """A live view, as RemoteEngine.register and queries return it. Methods may be called from any thread.
+
+    A client has a cursor of its own, which begins as that of each reader. It begins again with a reset when the node
+    has lost the client's session."""
+
+    def results(
+        self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
+    ) -> Iterator[ViewReport]:
+        """Do the same as LiveView.results: also ends when the connection is closed. Raises NodeUnavailable, too."""
+        return self._results(timeout_s, group, progress=progress)
+
+    def aresults(
+        self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
+    ) -> AsyncIterator[ViewReport]:
+        """Do the same as results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
+        cancelled; a report that arrives meanwhile is kept for the next one."""
+        return self._aresults(timeout_s, group, progress=progress)
+
+    def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
+        """Do the same as LiveView.content; the whole content is here when it returns."""
+        asked, limit_s = {"at": at, "timeout_s": timeout_s}, answer_limit(timeout_s)
+        lost = ""
+        for _ in range(REPEATS_MAX):
+            try:
+                answer, joined = self.connection.call(
+                    "query.content", lambda joined: {**asked, "query": self.number_in(joined)}, limit_s=limit_s
+                )
+                source = {"result": answer.fields.get("result")}
+                return receive_result(self.connection, joined, answer, source, self.text)
+            except (Moved, SessionLost) as error:
+                lost = str(error)
+        raise NodeUnavailable(f"the content of view {self.name} has stopped {REPEATS_MAX} times, at last: {lost}")
+
+    def bind(self, arguments: Arguments) -> Int64Array:
+        """Do the same as LiveView.bind."""
+        return self._numbers("bind", arguments)
+
+    def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
+        """Do the same as LiveView.unbind."""
+        return self._numbers("unbind", arguments)
+
+    def _numbers(self, method: str, arguments: Any) -> Int64Array:
+        rows = [*arguments] if isinstance(arguments, Sequence) else []
+        if method == "bind" and isinstance(arguments, Sequence) and not rows:
+            return np.empty(0, np.int64)
+        is_table = method == "bind" or is_arrow(arguments) or any(isinstance(one, Mapping) for one in rows)
+        if is_table:
+            args: dict[str, Any] = {"table": table_text(argument_table(arguments, method))}
+        else:
+            numbers = np.atleast_1d(np.asarray(rows or arguments))
+            if numbers.ndim > 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
+                raise SettingsError(
+                    f"unbind: expected numbers of arguments, or a table as for bind, found {arguments!r}"
+                )
+            args = {"numbers": [int(one) for one in numbers]}
+        return np.array(self.call(method, is_write=True, **args), np.int64)
+
+    @overload
+    def why(self, row: None = None) -> str: ...
+
+    @overload
+    def why(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport: ...
+
+    def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
+        """Do the same as LiveView.why."""
+        from wukongs.live.views.row_support import RowSupport
+
+        if row is None:
+            return str(self.call("why"))
+        terms = dict(row) if isinstance(row, Mapping) else dict(enumerate(row))
+        bound = given_terms({str(name): term for name, term in terms.items() if term is not None}, from_python)
+        sent = {str(name).lstrip("?$"): bound.get(str(name).lstrip("?$")) for name in terms}
+        return RowSupport.from_json(self.call("why", row=sent if isinstance(row, Mapping) else [*sent.values()]))
+
+
+Reader = TypeVar("Reader", bound=RemoteReader[Any])
+
+
+def fetch_any(
+    connection: Connection, queries: Sequence[Reader], wait_s: float, *, progress: bool = False
+) -> tuple[Reader, Any] | None:
+    """Return the next window or report of the first of these queries that has one, or the error in its place.
+
+    None: none arrives within wait_s seconds, or the session was lost: ask again. The last ones of all these queries are
+    confirmed with that. progress: reports of live views without rows, too. Raises NodeUnavailable, DataError (a node
+    that lies)."""
     try:
         joined = connection.joined()
         numbers = {query.number_in(joined): query for query in queries}
         asked = [[number, query.taken] for number, query in numbers.items()]
-        answer = connection.ask(joined, WINDOW, {"queries": asked, "wait_s": wait_s})
+        with_progress = {"progress": [*numbers]} if progress else {}
+        answer = connection.ask(joined, WINDOW, {"queries": asked, "wait_s": wait_s, **with_progress})
         if answer.kind == NONE:
             for number in answer.fields.get("ended", []):
                 numbers[number].note_end()
@@ -338,7 +447,9 @@ def fetch_any(
         return None
 
 
-def _item_of(connection: Connection, joined: Joined, answer: Packet, text: str) -> WindowResult | WukongsError:
+def _item_of(
+    connection: Connection, joined: Joined, answer: Packet, text: str
+) -> WindowResult | ViewReport | WukongsError:
     try:
         raise_failure(answer, joined.address)
     except WukongsError as error:
@@ -346,6 +457,6 @@ def _item_of(connection: Connection, joined: Joined, answer: Packet, text: str) 
     except (TypeError, ValueError) as error:
         return WukongsError(f"{joined.address}: {error}")
     window = receive_result(connection, joined, answer, {"query": answer.fields["query"]}, text, keep=True)
-    if not isinstance(window, WindowResult):
-        raise DataError(f"{joined.address}: expected a window, found a {window.kind}")
+    if not isinstance(window, WindowResult | ViewReport):
+        raise DataError(f"{joined.address}: expected a window or report, found a {window.kind}")
     return window

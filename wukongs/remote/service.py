@@ -45,6 +45,7 @@ from wukongs.remote.kinds import (
 )
 from wukongs.remote.sessions import Session, SessionCall, failed
 from wukongs.remote.uploads import Upload
+from wukongs.remote.view_feeds import ViewFeed
 from wukongs.settings import Settings
 from wukongs.wire.answering import Quick, Reply
 from wukongs.wire.packets import Handler, Packet
@@ -324,6 +325,10 @@ class Service:
             for _, feed, taken in known:
                 feed.confirm(taken)
             return Packet(NONE)
+        with_progress = packet.fields.get("progress", [])
+        for number, feed, _ in known:
+            if isinstance(feed, ViewFeed):
+                feed.wants_progress = isinstance(with_progress, list) and number in with_progress
         is_time = isinstance(wait_s, int | float) and wait_s >= 0
         found = next_of({feed: taken for _, feed, taken in known}, min(float(wait_s), POLL_S) if is_time else 0.0)
         if found is None:

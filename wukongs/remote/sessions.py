@@ -15,7 +15,7 @@ from wukongs.live.grants import ALL, Grant
 from wukongs.live.stream import Stream
 from wukongs.query.limits import Canceller
 from wukongs.remote.columns import Outgoing
-from wukongs.remote.feeds import Feed
+from wukongs.remote.feeds import AnyFeed
 from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX, UNASKED_S, WORKING
 from wukongs.remote.uploads import Upload
 from wukongs.wire.answering import Reply
@@ -154,7 +154,7 @@ class Session:
         self.files: Handles[int] = Handles("files", RESULTS_MAX)
         """Descriptors."""
         self.streams: Handles[Stream] = Handles("streams", HANDLES_MAX)
-        self.feeds: Handles[Feed] = Handles("queries", HANDLES_MAX)
+        self.feeds: Handles[AnyFeed] = Handles("queries", HANDLES_MAX)
         self._done = 0
         """The client needs no call below it."""
         self._finished: set[int] = set()

@@ -114,6 +114,10 @@ _OF_QUERY: Mapping[str, _For] = {
     "explain": _For(queries.explain, "/queries/{name}/explain"),
     "pause": _For(queries.pause, "/queries/{name}/pause"),
     "resume": _For(queries.resume, "/queries/{name}/resume"),
+    "changes": _For(queries.changes, "/queries/{name}/changes"),
+    "content": _For(queries.content, "/queries/{name}/content"),
+    "bind": _For(queries.bind, "/queries/{name}/bind"),
+    "unbind": _For(queries.unbind, "/queries/{name}/unbind"),
 }
 
 
@@ -144,10 +148,11 @@ def take_name(request: HTTPConnection, prefix: str, known: Collection[str]) -> s
 
 
 async def _live(socket: WebSocket) -> None:
-    if take_name(socket, "/queries/", _OF_QUERY) == "windows":  # which every role may follow
-        await queries.live(socket)
+    asked = take_name(socket, "/queries/", _OF_QUERY)
+    if asked in ("windows", "changes"):  # which every role may follow
+        await queries.live(socket, of_view=asked == "changes")
     else:
-        await socket.close(1008, "expected /queries/{name}/windows")
+        await socket.close(1008, "expected /queries/{name}/windows, or /changes of a live view")
 
 
 def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
@@ -155,7 +160,7 @@ def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
         return ()
     names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID", SNAPSHOT)
     methods = ("GET", "POST", "PUT", "DELETE")
-    shown = (SNAPSHOT, WARNING, REQUEST_ID, ROLE, queries.WINDOW, "Location")
+    shown = (SNAPSHOT, WARNING, REQUEST_ID, ROLE, queries.WINDOW, queries.REPORT, "Location")
     return (
         Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown

@@ -8,7 +8,8 @@ from starlette.requests import HTTPConnection
 
 from wukongs.engine import Engine
 from wukongs.live.grants import ALL, Grant
-from wukongs.server.feeds import FeedBounds, Feeds
+from wukongs.server.events import FeedBounds
+from wukongs.server.feeds import Feeds
 from wukongs.server.metrics import Metrics
 from wukongs.server.requests import HeldBytes, Workers
 

@@ -19,132 +19,27 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
 
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.declarations import parse_continuous
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.window_log import LAST_MS, Cursor
 from wukongs.live.windows import firing_step
 from wukongs.query.limits import scheduler
-from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.output.row_formats import json_term
-from wukongs.query.output.serialize import serialize
-from wukongs.query.terms.rdf_terms import to_ntriples
+from wukongs.query.output.results import WindowResult
+from wukongs.server.events import FETCHED_MAX, IDLE_S, Event, FeedBounds, Row, changes_json, window_json
 from wukongs.server.pace import Pace
 from wukongs.server.relays import Relay, Relays
 from wukongs.server.requests import Refused, details_of
+from wukongs.server.view_feeds import ViewFeed
 
 log = logging.getLogger("wukongs")
-FETCHED_MAX = 64
-"""Windows that are read at a time."""
-FORMS_MAX = 3
-"""So many forms of a window are kept beside its JSON: as a message of a WebSocket, as Arrow, its first rows."""
 THREADS = 4
-IDLE_S = 300.0
-"""After so long without a subscriber the windows of a query are not asked of another node any more."""
 
 _NO_LONGER = "windows are lost: they are no longer kept here; read faster, or reconnect sooner"
 _NOT_HERE = "windows are lost, if there were any: this server has those behind them only; reconnect sooner"
-_DATA = b"\ndata: "
-_SENT = b"id: %d\nevent: %b\ndata: %b\n\n"
-Row = tuple[str | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FeedBounds:
-    """The windows that are kept of each query: so many, and so many bytes; at least the last one."""
-
-    windows_max: int = 1024
-    bytes_max: int = 16 << 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """A window, windows that were lost, or an error in the place of one. id: of the query's firings the last one that
-    it stands for, in milliseconds; sent: as a server-sent event, with its JSON on one line; window: what was read, if
-    it is one; changes: what has come and gone since the window before, None where that is not known."""
-
-    kind: Literal["window", "gap", "error", "changes"]
-    id: int
-    sent: bytes
-    window: WindowResult | None = None
-    changes: Event | None = None
-    _made: dict[object, asyncio.Future[Any]] = field(default_factory=dict)
-
-    async def made(self, form: object, make: Callable[[], Any]) -> Any:
-        """Return what make() returns. It is called in a thread, once for each of the first FORMS_MAX forms: subscribers
-        share those."""
-        if form not in self._made:
-            if len(self._made) >= FORMS_MAX:
-                return await asyncio.to_thread(make)
-            self._made[form] = asyncio.ensure_future(asyncio.to_thread(make))
-        return await asyncio.shield(self._made[form])
-
-    @staticmethod
-    def of(
-        kind: Literal["window", "gap", "error", "changes"],
-        id: int,
-        text: str,
-        window: WindowResult | None = None,
-        changes: Event | None = None,
-    ) -> Event:
-        """text: JSON on one line."""
-        return Event(kind, id, _SENT % (id, kind.encode(), text.encode()), window, changes)
-
-    @property
-    def text(self) -> bytes:
-        """Its JSON."""
-        return self.sent[self.sent.index(_DATA) + len(_DATA) : -2]
-
-    @property
-    def size_bytes(self) -> int:
-        changes = 0 if self.changes is None else len(self.changes.sent)
-        return len(self.sent) + changes + (0 if self.window is None else self.window.size_bytes)
-
-
-def window_json(window: WindowResult, rows_max: int | None = None) -> str:
-    """Return a window as JSON on one line: its facts, and its rows as SPARQL JSON results have them. rows_max: of more
-    rows the first ones, and how many there are."""
-    told = _facts(window)
-    rows: Result = window
-    if rows_max is not None and len(window) > rows_max:
-        told["row_count"] = len(window)
-        first, names = tuple(window.ids(0, rows_max)), tuple(window.vars)
-        rows = Result(window.kind, names, first, window.reader, window.snapshot, length=rows_max)
-    facts = json.dumps(told)
-    if window.is_graph:
-        triples = json.dumps([[to_ntriples(term) for term in triple] for triple in rows.triples()])
-        return f'{facts[:-1]}, "triples": {triples}}}'
-    return f"{facts[:-1]}, {serialize(rows, 'json').replace(chr(10), '').removeprefix('{')}"
-
-
-def changes_json(window: WindowResult, added: Counter[Row], removed: Counter[Row]) -> str:
-    """Return the facts of a window as JSON on one line, with the rows that have come and gone since the one before."""
-    rows = {"added": _bindings(window, added), "removed": _bindings(window, removed)}
-    return json.dumps({**_facts(window), **rows})
-
-
-def _facts(window: WindowResult) -> dict[str, Any]:
-    return {
-        "query": window.query,
-        "start_ms": window.start_ms,
-        "end_ms": window.end_ms,
-        "windows": window.windows,
-        "partial": window.partial,
-        "snapshot": window.snapshot,
-        "latency_us": round(window.latency_us),
-    }
-
-
-def _bindings(result: Result, rows: Counter[Row]) -> list[Any]:
-    if result.is_graph:
-        return [[to_ntriples(str(term)) for term in row] for row in rows.elements()]
-    return [
-        {name: json.loads(json_term(term)) for name, term in zip(result.vars, row, strict=True) if term is not None}
-        for row in rows.elements()
-    ]
 
 
 class Feed:
@@ -176,7 +71,7 @@ class Feed:
         self._check_count = 0
         """How often readers had to look whether they still may."""
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
-        self._events: deque[Event] = deque()
+        self._events: deque[Event[int]] = deque()
         self._first = 0
         """The number of the oldest event that is kept, counted from the first one."""
         self._bytes = 0
@@ -226,9 +121,9 @@ class Feed:
         self._come_count += 1
         self._arrived.set()
 
-    def _fetched(self) -> list[Event]:
+    def _fetched(self) -> list[Event[int]]:
         """Read the windows that have come, in a thread."""
-        events = list[Event]()
+        events = list[Event[int]]()
         while len(events) < FETCHED_MAX and (taken := self._cursor.fetch(0)) is not None:
             self._cursor.confirm(taken)
             try:
@@ -239,7 +134,7 @@ class Feed:
                 events.append(Event.of("error", taken.end_ms, json.dumps(told)))
         return events
 
-    def _event(self, end_ms: int, item: WindowResult | WukongsError) -> Event:
+    def _event(self, end_ms: int, item: WindowResult | WukongsError) -> Event[int]:
         if isinstance(item, WindowResult):
             self._read_to_ms, changes = end_ms, None
             if self.wants_changes:
@@ -257,7 +152,7 @@ class Feed:
             end_ms = self._read_to_ms + 1
         return Event.of("error", end_ms, json.dumps({**told, "end_ms": end_ms}))
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: Event[int]) -> None:
         self._events.append(event)
         self._bytes += event.size_bytes
         bounds = self._bounds
@@ -296,7 +191,7 @@ class Feed:
 
     async def events(
         self, after: int | None, stranger: Callable[[], Refused | None], timeout_s: float | None = None
-    ) -> AsyncGenerator[Event | None, None]:
+    ) -> AsyncGenerator[Event[int] | None, None]:
         """Iterate over the events behind an id (None: over all that are kept) until the query ends; None each time that
         timeout_s passes without one. stranger: tells why its reader may not read it, if so. Raises that."""
         self.subscriber_count += 1
@@ -309,7 +204,7 @@ class Feed:
 
     async def _events_after(
         self, after: int | None, stranger: Callable[[], Refused | None], timeout_s: float | None
-    ) -> AsyncGenerator[Event | None, None]:
+    ) -> AsyncGenerator[Event[int] | None, None]:
         place, last, check_count = self._first if after is None else -1, after, -1
         while True:
             if check_count < self._check_count:
@@ -336,10 +231,10 @@ class Feed:
                 if not come:
                     yield None
 
-    def _at(self, number: int) -> Event:
+    def _at(self, number: int) -> Event[int]:
         return self._events[number - self._first]
 
-    def _lost(self, after: int | None) -> Event:
+    def _lost(self, after: int | None) -> Event[int]:
         assert self._lost_to is not None, "something is behind what is kept"
         told = {
             "title": "GapError",
@@ -365,7 +260,7 @@ class _Wanted:
         return self.feed is None or self.feed.subscriber_count > 0 or time.monotonic() < self.feed.left_s + IDLE_S
 
 
-def _before(query: RegisteredQuery, first: Event) -> int | None:
+def _before(query: RegisteredQuery, first: Event[int]) -> int | None:
     """Return the end of the firing before the first window that a feed has: what a subscriber lacks up to there was
     here before the feed. None: that cannot be told, since a query may report nothing for a firing."""
     try:
@@ -386,6 +281,7 @@ class Feeds:
         self._bounds, self._relays = bounds, relays
         self.pace = Pace()
         self._feeds: dict[str, Feed] = {}
+        self._view_feeds: dict[str, ViewFeed] = {}
         self._threads = ThreadPoolExecutor(THREADS, "wukongs-feed")
         self._beginners = ThreadPoolExecutor(THREADS, "wukongs-relays")
         self._beginning: dict[str, asyncio.Future[Feed]] = {}
@@ -406,6 +302,27 @@ class Feeds:
                 self._threads.submit(self._relays.keep, query.name)
             self._forget_ended()
         return known
+
+    async def of_view(self, view: LiveView) -> ViewFeed:
+        """Return the feed of a live view."""
+        known = self._view_feeds.get(view.name)
+        if known is None or known.query is not view or known.is_ended:
+            begin = partial(view.new_cursor, needs_reset=False)
+            cursor = await asyncio.get_running_loop().run_in_executor(self._threads, begin)
+            other = self._view_feeds.get(view.name)
+            if other is not known:  # another request was faster
+                view.log.drop(cursor)
+                return await self.of_view(view)
+            known = self._view_feeds[view.name] = ViewFeed(view, cursor, self._threads, self._bounds)
+            for name, feed in list(self._view_feeds.items()):
+                if feed.is_ended:
+                    del self._view_feeds[name]
+        known.left_s = time.monotonic()
+        return known
+
+    @property
+    def _all(self) -> list[Feed | ViewFeed]:
+        return [*self._feeds.values(), *self._view_feeds.values()]
 
     async def relayed(self, query: RegisteredQuery) -> Feed:
         """Return the feed of a query that another node runs. Raises NodeUnavailable, StreamError (it is closed)."""
@@ -443,20 +360,20 @@ class Feeds:
 
     def check_readers(self) -> None:
         """Have all subscribers look whether they still may read."""
-        for feed in self._feeds.values():
+        for feed in self._all:
             feed.check_readers()
 
     def close(self) -> None:
-        for feed in self._feeds.values():
+        for feed in self._all:
             feed.end()
         for pool in (self._threads, self._beginners):
             pool.shutdown(wait=False, cancel_futures=True)
 
     @property
     def subscriber_count(self) -> int:
-        return sum(feed.subscriber_count for feed in list(self._feeds.values()))
+        return sum(feed.subscriber_count for feed in self._all)
 
     @property
     def kept_count(self) -> int:
-        """How many windows are kept, of all queries."""
-        return sum(feed.kept_count for feed in list(self._feeds.values()))
+        """How many windows and reports are kept, of all queries."""
+        return sum(feed.kept_count for feed in self._all)

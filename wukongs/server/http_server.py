@@ -21,6 +21,7 @@ import uvloop
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError
 from wukongs.live.grants import Grant
+from wukongs.live.views.live_view import LiveView
 from wukongs.query.memory import Kind, Reservation, budget_of
 from wukongs.server.app import make_app
 from wukongs.server.connections import bounded, most_connections
@@ -111,6 +112,8 @@ class HttpServer:
         self._wait_for_start()
         if owns_queries and self._loop is not None:
             for query in engine.queries():
+                if isinstance(query, LiveView):
+                    continue  # its readers begin with its content
                 self._loop.call_soon_threadsafe(partial(self._feeds.of, query, is_owner=True))
 
     def _run(self) -> None:

@@ -57,6 +57,20 @@ _QUERY_GAUGES = {
     "results_waiting": ("waiting_windows", "windows that some reader has not read"),
     "unread_bytes": ("unread_bytes", "bytes of these"),
 }
+_VIEW_COUNTERS = {
+    "reports": ("reports", "reports of live views"),
+    "rows": ("rows", "rows of these reports"),
+    "errors": ("errors", "changes that failed"),
+    "resets_for_memory": ("resets_for_memory", "readers that had to begin again, since unread reports took too much"),
+    "resets_for_lag": ("resets_for_lag", "times that a view was too far behind, and began again"),
+}
+_VIEW_GAUGES = {
+    "sn": ("snapshot", "snapshot number up to which it is complete"),
+    "kept_bytes": ("kept_bytes", "bytes that its operators keep"),
+    "arguments": ("arguments", "arguments that are bound"),
+    "unread_reports": ("unread_reports", "reports that some reader has not read"),
+    "unread_bytes": ("unread_bytes", "bytes of these"),
+}
 _MEMORY = {
     "bytes_max": ("budget_bytes", "what queries, loads, results and windows may hold together"),
     "reserved_bytes": ("reserved_bytes", "what of it is reserved"),
@@ -70,7 +84,8 @@ _MEMORY_COUNTERS = {
     "spilled_total_bytes": ("written_spill_bytes", "bytes written to temporary files"),
 }
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
-_WINDOWS = "/queries/windows"
+_FEEDS = ("/queries/windows", "/queries/changes")
+_OF_QUERY = ("windows", "changes", "content", "why", "explain")
 _HISTOGRAMS = {
     "execution_us_histogram": ("execution", "how long its firings ran"),
     "latency_us_histogram": ("latency", "from the end of a window, as its streams tell it, to the answer"),
@@ -110,6 +125,7 @@ class Metrics:
         yield from _memory(facts["process"]["memory"])
         yield from _families("stream", facts["streams"], STREAMS_MAX, _STREAM_GAUGES, _STREAM_COUNTERS)
         yield from _families("query", facts["queries"], QUERIES_MAX, _QUERY_GAUGES, _QUERY_COUNTERS)
+        yield from _families("view", facts.get("views", {}), QUERIES_MAX, _VIEW_GAUGES, _VIEW_COUNTERS)
         for key, (name, told) in _HISTOGRAMS.items():
             family = HistogramMetricFamily(f"wukongs_query_{name}_seconds", told, labels=["query"])
             for query, counts in islice(facts["queries"].items(), QUERIES_MAX):
@@ -149,7 +165,7 @@ class Metrics:
                     path, method = _kind_of(scope["path"]), scope["method"]
                     method = method if method in _METHODS else "other"
                     self._requests.labels(path, method, status or 500).inc()
-                    if path != _WINDOWS:  # which lasts as long as its reader likes
+                    if path not in _FEEDS:  # which last as long as their readers like
                         self._seconds.labels(path).observe(time.perf_counter() - began_s)
 
         return counted
@@ -174,7 +190,7 @@ def _kind_of(path: str) -> str:
     if first not in known:
         return "other"
     last = path.rsplit("/", 1)[-1]
-    return f"/{first}/{last}" if first == "queries" and last in ("windows", "why", "explain") else f"/{first}"
+    return f"/{first}/{last}" if first == "queries" and last in _OF_QUERY else f"/{first}"
 
 
 def _families(
@@ -184,8 +200,8 @@ def _families(
     gauges: Mapping[str, tuple[str, str]],
     counters: Mapping[str, tuple[str, str]],
 ) -> Iterable[Metric]:
-    """Make the families of streams or queries: of each, and of all counters their sums."""
-    plural = {"stream": "streams", "query": "queries"}[kind]
+    """Make the families of streams, queries or views: of each, and of all counters their sums."""
+    plural = {"stream": "streams", "query": "queries", "view": "views"}[kind]
     yield GaugeMetricFamily(f"wukongs_{plural}", f"{plural} there are", len(facts))
     for key, (name, told) in gauges.items():
         family = GaugeMetricFamily(f"wukongs_{kind}_{name}", told, labels=[kind])

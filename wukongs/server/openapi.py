@@ -14,7 +14,7 @@ _ROW_TYPES = [media.types[0] for media in ROWS]
 _GRAPH_TYPES = [media.types[0] for media in GRAPHS]
 _DOCUMENT_TYPES = [media.types[0] for media in DOCUMENTS]
 _JSON, _TEXT, _QUERY = "application/json", "text/plain", "application/sparql-query"
-_KINDS = {str: "string", int: "integer", list: "array"}
+_KINDS = {str: "string", int: "integer", bool: "boolean", list: "array"}
 _FORM = "application/x-www-form-urlencoded"
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "query": ("string", "the query; percent-encoded"),
@@ -30,9 +30,10 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     "graph": ("string", "the IRI of a graph"),
     "default": ("boolean", "the default graph"),
     "advance_ms": ("integer", "then nothing at or before this time comes any more"),
-    "after": ("string", "the id of the last window that the client has, or now"),
+    "after": ("string", "the id of the last window or report that the client has, or now"),
     "changes": ("boolean", "windows are told as the rows that have come and gone"),
-    "rows_max": ("integer", "of a window with more rows the first ones are told, and row_count"),
+    "progress": ("boolean", "also events that a view is complete up to a later SN, and nothing has changed"),
+    "rows_max": ("integer", "of a window or report with more rows the first ones are told, and row_count"),
     "brief": ("boolean", "names only, and whether they are paused"),
     "only": ("array", "these parts"),
     "analyze": ("boolean", "run it, and show rows and times"),
@@ -144,6 +145,34 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
             (),
             _WINDOWS,
         )
+    },
+    "/queries/{name}/changes": {
+        "get": Call(
+            "query.changes",
+            "the reports of a live view, as its content changes",
+            ("after", "progress", "rows_max", "timeout", "format"),
+            (),
+            {
+                200: ("reports: events, or those that there are", ["text/event-stream", _JSON, ARROW.types[0]]),
+                204: ("Arrow: no report in time", ()),
+                409: ("the query has windows", [_TEXT]),
+            },
+        )
+    },
+    "/queries/{name}/content": {
+        "get": Call(
+            "query.content",
+            "the whole content of a live view; the header Wukongs-Report has the `after` of the changes behind it",
+            ("at", "timeout", "format"),
+            (),
+            _RESULT,
+        )
+    },
+    "/queries/{name}/bind": {
+        "post": Call("query.bind", "bind arguments to a live view", (), (_JSON,), {200: ("their numbers", [_JSON])})
+    },
+    "/queries/{name}/unbind": {
+        "post": Call("query.unbind", "unbind arguments", (), (_JSON,), {200: ("their numbers", [_JSON])})
     },
     "/queries/{name}/why": {"get": Call("query.why", "what it waits for", answers={200: ("in words", [_TEXT])})},
     "/queries/{name}/explain": {

@@ -1,15 +1,17 @@
-"""Registered queries over HTTP, and their windows: by server-sent events, WebSocket or long poll.
+"""Registered queries over HTTP, with their windows or, of live views, their reports: by server-sent events, WebSocket
+or long poll.
 
 Every subscriber gets all windows of a query. Each has the end of the window as its id, so one who comes back names the
 last id that it has (Last-Event-ID, or `after`) and goes on behind it. With `changes` a window is told as the rows that
-have come and gone since the one before.
+have come and gone since the one before. A report of a live view has the id of its place (view_feeds.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -22,14 +24,20 @@ from wukongs.engine import Engine
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
-from wukongs.live.declarations import check_has_window
 from wukongs.live.query_group import bindings_text
-from wukongs.query.output.results import WindowResult
+from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.view_log import Position
+from wukongs.query.output.report_text import report_facts
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.view_report import ViewReport
+from wukongs.server.events import Event
 from wukongs.server.face import Face, face_of
-from wukongs.server.feeds import Event, Feed, window_json
+from wukongs.server.feeds import Feed
 from wukongs.server.media import ARROW, Media, base_type, choose
 from wukongs.server.pace import Pace
 from wukongs.server.requests import (
+    Fields,
     Refused,
     body_of,
     checked,
@@ -43,11 +51,15 @@ from wukongs.server.requests import (
     seconds_of,
     text_of,
 )
+from wukongs.server.sparql import answer, wished_of
+from wukongs.server.view_feeds import ReportId, ViewFeed
 
 EVENTS = Media("events", ("text/event-stream",), "")
 POLL = Media("json", ("application/json",), "")
 WINDOW = "Wukongs-Window"
 """The header with the end of the window that is answered as Arrow."""
+REPORT = "Wukongs-Report"
+"""The header with the id of the report that is answered as Arrow, or behind a content: the `after` of what follows."""
 ALIVE_S = 15.0
 """A stream of events says so often that it is alive, if nothing else is to be said."""
 RETRY_MS = 1000
@@ -64,7 +76,13 @@ OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "unread": (str, '"drop" or "end"'),
     "bindings": (list, "a list of objects: variable -> term as N-Triples write it"),
     "graphs": (list, "a list of IRIs: the graphs and streams that the query may read"),
+    "snapshot": (bool, "of a live view: whether its readers begin with the whole content"),
+    "every_ms": (int, "of a live view: milliseconds that each report covers"),
+    "keep": (bool, "of a live view: whether its content is kept in memory"),
+    "into": (str, "of a live view: the IRI of the stream that gets the triples of its CONSTRUCT"),
 }
+_VIEW_OPTIONS = ("snapshot", "every_ms", "keep", "into")
+AnyFeed = Feed | ViewFeed
 
 
 # --- queries ----------------------------------------------------------------------------------------------------------
@@ -80,7 +98,7 @@ async def queries(request: Request) -> Response:
     text, options = await _text_of(request, face, (*OPTIONS,))
     query, is_new = await face.workers.do(request, partial(_register, face.engine, text, options))
     told = {"readers": 0}
-    if not hasattr(query, "node"):
+    if not hasattr(query, "node") and not isinstance(query, LiveView):
         told["readers"] = face.feeds.of(query, is_owner=is_new, is_new=is_new).subscriber_count
     told |= await face.workers.do(request, partial(_described, query))
     place = f"{request.base_url}queries/{quote(query.name, '')}"
@@ -89,16 +107,23 @@ async def queries(request: Request) -> Response:
 
 def _register(engine: Engine, text: str, options: Mapping[str, Any]) -> tuple[RegisteredQuery, bool]:
     """Return a query, and whether it is new: a client that crashed, or another one, goes on with one of the same text.
-    Raises as Engine.register."""
-    check_has_window(text, options.get("base"))
+    Raises as Engine.register; Refused (a query into a stored graph)."""
+    into = options.get("into")
+    if into is not None and into not in engine.streams():
+        raise Refused(
+            400,
+            f"into = {into!r}: there is no such stream. Into a stored graph a query is a rule: register it by "
+            "wukongs.connect, or add the rule by `wukongs rules add`",
+        )
     try:
         return engine.register(text, **options), True
     except StreamError:
         bindings = options.get("bindings")
         told = {**options, "text": text, "bindings": None if bindings is None else bindings_text(bindings)}
+        of_view = {name: told.pop(name) for name in _VIEW_OPTIONS if name in told}
         told["only"] = engine._registering_for(options.get("graphs"))._only
         found = query_from(engine.queries(), QuerySource.of(told))
-        if found is None:
+        if found is None or (isinstance(found, LiveView) and not found.has_options(ViewOptions(**of_view))):
             raise
         return found, False
 
@@ -116,6 +141,23 @@ async def query(request: Request) -> Response:
             return Response(status_code=204)
     told = await face.workers.do(request, lambda: {**_described(found), "stats": found.stats()})
     return JSONResponse(told)
+
+
+async def bind(request: Request) -> Response:
+    """Bind the arguments of the body to a live view; answer with their numbers."""
+    view = await _view(request, face := face_of(request))
+    table = checked("the body", await json_of(request, face.bounds.body_bytes_max), list, "a list of objects")
+    numbers = await face.workers.do(request, partial(view.bind, table))
+    return JSONResponse({"numbers": numbers.tolist()})
+
+
+async def unbind(request: Request) -> Response:
+    """Unbind the arguments of the body: their numbers, or their terms."""
+    view = await _view(request, face := face_of(request))
+    told = "a list of numbers, or of objects"
+    table = checked("the body", await json_of(request, face.bounds.body_bytes_max), list, told)
+    numbers = await face.workers.do(request, partial(view.unbind, table))
+    return JSONResponse({"numbers": numbers.tolist()})
 
 
 async def pause(request: Request) -> Response:
@@ -150,7 +192,7 @@ def _described(query: RegisteredQuery) -> dict[str, Any]:
 
 def _named_only(query: RegisteredQuery) -> dict[str, Any]:
     known = {name: value for name in ("is_paused", "node") if (value := getattr(query, name, None)) is not None}
-    return {"name": query.name, **known}
+    return {"name": query.name, "is_view": isinstance(query, LiveView), **known}
 
 
 async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
@@ -164,10 +206,22 @@ async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
     return query
 
 
-async def _feed_of(request: HTTPConnection, face: Face) -> Feed:
+async def _view(request: HTTPConnection, face: Face) -> LiveView:
+    """Return the live view that the path names. Raises Refused (there is none)."""
+    query = await _named(request, face)
+    if not isinstance(query, LiveView):
+        raise Refused(409, f"query {query.name} has windows: ask for /queries/{query.name}/windows")
+    return query
+
+
+async def _feed_of(request: HTTPConnection, face: Face, *, of_view: bool) -> AnyFeed:
     """Return the feed of the query that the path names. Raises Refused (there is none; another node of the cluster runs
     it, and there is no way to that), NodeUnavailable."""
+    if of_view:
+        return await face.feeds.of_view(await _view(request, face))
     query = await _named(request, face)
+    if isinstance(query, LiveView):
+        raise Refused(409, f"query {query.name} is a live view, without windows: ask for /queries/{query.name}/changes")
     node = getattr(query, "node", None)
     if node is None:
         return face.feeds.of(query)
@@ -206,26 +260,66 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
 
 
 class Wish(NamedTuple):
-    """The wishes of a subscriber. after: the id of the last window that it has (None: all that are kept); changes: it
-    wants what has changed since the window before; goes_on: it knows the window before the first one; rows_max: of a
-    window with more rows it wants the first ones (None: all); stranger: tells why it may not read any more, if so."""
+    """The wishes of a subscriber.
 
-    after: int | None
+    after: the id of the last window or report that it has; None: it has none.
+    changes: it wants what has changed since the window before.
+    goes_on: it knows the window before the first one.
+    rows_max: the most rows of a window or report that it wants; None: all.
+    progress: it wants to know up to which SN nothing has changed.
+    stranger: returns why it may not read any more, if so."""
+
+    after: Any
     changes: bool
+    progress: bool
     goes_on: bool
     arrow: bool
     rows_max: int | None
     stranger: Callable[[], Refused | None]
 
+    def events(self, feed: AnyFeed, timeout_s: float | None = None) -> AsyncGenerator[Event[Any] | None, None]:
+        """Iterate over its events of a feed, as the feed's `events` does."""
+        if isinstance(feed, ViewFeed):
+            return feed.events(self.after, self.stranger, timeout_s, progress=self.progress)
+        return feed.events(self.after, self.stranger, timeout_s)
+
 
 async def windows(request: Request) -> Response:
     """Answer with the windows of a query: as events, or those that have come, once some have."""
+    return await _events(request, of_view=False)
+
+
+async def changes(request: Request) -> Response:
+    """Answer with the reports of a live view, in the same ways."""
+    return await _events(request, of_view=True)
+
+
+async def content(request: Request) -> Response:
+    """Answer with the whole content of a live view, as with the result of a query."""
+    face, fields = face_of(request), query_fields(request)
+    view = await _view(request, face)
+    feed, at = await face.feeds.of_view(view), integer_of(fields, "at")
+    timeout_s, place, began_s = face.bounds.timeout_s(seconds_of(fields)), feed.newest, time.monotonic()
+
+    def find() -> tuple[Result, Position | None]:
+        if at is None:
+            return view.content_with_position(timeout_s=timeout_s)
+        return view.content(at, timeout_s=timeout_s), None
+
+    found, position = await face.workers.do(request, find, may_cancel=True)
+    response = await answer(request, face, found, timeout_s, wished_of(fields), (), time.monotonic() - began_s)
+    if position is not None:
+        response.headers[REPORT] = str(place._replace(sn=position.sn, minor=position.minor))
+    return response
+
+
+async def _events(request: Request, *, of_view: bool) -> Response:
     face, fields, accept = face_of(request), query_fields(request), request.headers.get("accept")
     wants_events = EVENTS.types[0] in (accept or "")  # else */* would be endless
     media = choose(accept, (EVENTS, POLL, ARROW) if wants_events else (POLL, ARROW))
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {EVENTS.types[0]}, {POLL.types[0]} or {ARROW.types[0]}")
-    feed = await _feed_of(request, face)
+    feed = await _feed_of(request, face, of_view=of_view)
     wish = await _wish(request, feed)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"} if media is EVENTS else {}
     if request.method == "HEAD":  # it has no body, so nothing is waited for
@@ -243,33 +337,40 @@ async def windows(request: Request) -> Response:
     told = b",\n".join([await telling.message(event) for event in found])
     last = found[-1].id if found else wish.after
     is_over = feed.is_ended and not (feed.is_cut or found)
-    head = json.dumps({"after": last, "ended": is_over}).encode()
+    shown = last if last is None or isinstance(last, int) else str(last)
+    head = json.dumps({"after": shown, "ended": is_over}).encode()
     return Response(head[:-1] + b', "events": [' + told + b"]}\n", media_type="application/json")
 
 
-async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
+async def _wish(request: HTTPConnection, feed: AnyFeed) -> Wish:
     fields = query_fields(request)
     named, after = request.headers.get("last-event-id"), None
     given = named or one_of(fields, "after")
     if given == "now":
         after = await feed.newest_by_now()
     elif given is not None:
-        after = integer("Last-Event-ID" if named else "parameter after", given)
-    changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
-    if changes:
+        read = ReportId.read if isinstance(feed, ViewFeed) else integer
+        after = read("Last-Event-ID" if named else "parameter after", given)
+    changes = _is_on(fields, "changes")
+    if changes and isinstance(feed, Feed):
         feed.wants_changes = True
     rows_max = integer_of(fields, "rows_max")
     if rows_max is not None and rows_max < 1:
         raise Refused(400, f"parameter rows_max = {rows_max}: expected at least 1")
     is_arrow = one_of(fields, "format") == ARROW.name
-    return Wish(after, changes, given not in (None, "now"), is_arrow, rows_max, request.state.stranger)
+    progress, goes_on = _is_on(fields, "progress"), given not in (None, "now")
+    return Wish(after, changes, progress, goes_on, is_arrow, rows_max, request.state.stranger)
 
 
-async def _server_sent(feed: Feed, wish: Wish, pace: Pace) -> AsyncIterator[bytes | memoryview]:
+def _is_on(fields: Fields, name: str) -> bool:
+    return name in fields and one_of(fields, name) not in ("false", "0")
+
+
+async def _server_sent(feed: AnyFeed, wish: Wish, pace: Pace) -> AsyncIterator[bytes | memoryview]:
     yield f"retry: {RETRY_MS}\n\n".encode()
     telling = Telling(wish)
     try:
-        async for event in feed.events(wish.after, wish.stranger, ALIVE_S):
+        async for event in wish.events(feed, ALIVE_S):
             if event is None:
                 yield b": \n\n"
                 continue
@@ -288,26 +389,25 @@ class Telling:
     def __init__(self, wish: Wish) -> None:
         self._changes, self._has_before, self._rows_max = wish.changes, wish.goes_on, wish.rows_max
 
-    async def of(self, event: Event) -> Event:
+    async def of(self, event: Event[Any]) -> Event[Any]:
         """Return what is told: the event itself, with its first rows, or the changes."""
         is_change = self._changes and self._has_before and event.changes is not None
         if event.kind != "error":  # what comes behind a gap has nothing before it
             self._has_before = event.kind == "window"
         if is_change and event.changes is not None:
             return event.changes
-        window, rows_max = event.window, self._rows_max
-        if window is None or rows_max is None or len(window) <= rows_max:
+        result, rows_max = event.result, self._rows_max
+        if result is None or rows_max is None or len(result) <= rows_max:
             return event
-        made = await event.made(("first rows", rows_max), partial(_first_rows, event.id, window, rows_max))
+        made = await event.made(("first rows", rows_max), partial(event.first_rows, rows_max))
         assert isinstance(made, Event)
         return made
 
-    async def message(self, event: Event) -> bytes:
+    async def message(self, event: Event[Any]) -> bytes:
         """Return an event as a JSON object."""
-        told = await self.of(event)
-        return b'{"event": "%b", "id": %d, "data": %b}' % (told.kind.encode(), told.id, told.text)
+        return _message_text(await self.of(event)).encode()
 
-    async def text(self, event: Event) -> str:
+    async def text(self, event: Event[Any]) -> str:
         """Return the same as text, which all subscribers share."""
         told = await self.of(event)
         made = await told.made("text", partial(_message_text, told))
@@ -315,61 +415,62 @@ class Telling:
         return made
 
 
-def _first_rows(number: int, window: WindowResult, rows_max: int) -> Event:
-    return Event.of("window", number, window_json(window, rows_max))
+def _message_text(event: Event[Any]) -> str:
+    return f'{{"event": "{event.kind}", "id": {event.json_id}, "data": {event.text.decode()}}}'
 
 
-def _message_text(event: Event) -> str:
-    return f'{{"event": "{event.kind}", "id": {event.id}, "data": {event.text.decode()}}}'
-
-
-async def _polled(feed: Feed, wish: Wish, timeout_s: float, count_max: int) -> list[Event]:
+async def _polled(feed: AnyFeed, wish: Wish, timeout_s: float, count_max: int) -> list[Event[Any]]:
     """Return the events that have come, once there is one; none if timeout_s passes without."""
-    found = list[Event]()
-    events = feed.events(wish.after, wish.stranger, timeout_s)
+    found = list[Event[Any]]()
+    events = wish.events(feed, timeout_s)
     try:
         async for event in events:
             if event is None:
                 break
             found.append(event)
-            if len(found) >= count_max or event.id == feed.newest:
+            if len(found) >= count_max or feed.newest is None or event.id >= feed.newest or event.kind == "error":
                 break
     finally:
         await events.aclose()
     return found
 
 
-async def _one_as_arrow(face: Face, request: Request, feed: Feed, wish: Wish, timeout_s: float) -> Response:
+async def _one_as_arrow(face: Face, request: Request, feed: AnyFeed, wish: Wish, timeout_s: float) -> Response:
     found = await _polled(feed, wish, timeout_s, 1)
     if not found:
         return Response(status_code=204)
     event = found[0]
-    if event.window is None:
-        return Response(event.text, 410, media_type="application/problem+json")
-    body = await event.made("arrow", partial(arrow_bytes, event.window))
-    return Response(body, headers={WINDOW: str(event.id)}, media_type=ARROW.types[0])
+    name = REPORT if isinstance(feed, ViewFeed) else WINDOW
+    if event.result is None:
+        status = 200 if event.kind == "progress" else 410
+        return Response(event.text, status, {name: str(event.id)}, media_type="application/problem+json")
+    body = await event.made("arrow", partial(arrow_bytes, event.result))
+    return Response(body, headers={name: str(event.id)}, media_type=ARROW.types[0])
 
 
-def arrow_bytes(window: WindowResult) -> bytes:
-    """Return a window as an Arrow IPC stream; its metadata say which window it is."""
+def arrow_bytes(result: WindowResult | ViewReport) -> bytes:
+    """Return a window or report as an Arrow IPC stream; its metadata say which one it is."""
     import pyarrow
 
-    table = window.arrow()
-    facts = {"query": window.query, "start_ms": window.start_ms, "end_ms": window.end_ms, "partial": window.partial}
-    facts |= {"snapshot": window.snapshot, "kind": window.kind}
-    table = table.replace_schema_metadata({"wukongs.window": json.dumps(facts)})
+    table = result.arrow()
+    if isinstance(result, ViewReport):
+        facts, name = {**report_facts(result), "is_reset": result.is_reset}, "wukongs.report"
+    else:
+        names, name = ("query", "start_ms", "end_ms", "partial", "snapshot"), "wukongs.window"
+        facts = {one: getattr(result, one) for one in names}
+    table = table.replace_schema_metadata({name: json.dumps({**facts, "kind": result.kind})})
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-async def live(socket: WebSocket) -> None:
-    """Send the windows of a query over a WebSocket: JSON in texts; or with format=arrow each window in a binary
-    message, and what is no window in a text."""
+async def live(socket: WebSocket, *, of_view: bool) -> None:
+    """Send the windows of a query, or the reports of a view, over a WebSocket: JSON in texts; or with format=arrow each
+    of them in a binary message, and other events in a text."""
     face, spoken = face_of(socket), next((one for one in socket.scope["subprotocols"] if one == SUBPROTOCOL), None)
     try:
-        feed = await _feed_of(socket, face)
+        feed = await _feed_of(socket, face, of_view=of_view)
         wish = await _wish(socket, feed)
     except (Refused, WukongsError) as error:
         await socket.accept(spoken)
@@ -384,13 +485,13 @@ async def live(socket: WebSocket) -> None:
     await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
-async def _send(socket: WebSocket, feed: Feed, wish: Wish, pace: Pace) -> None:
+async def _send(socket: WebSocket, feed: AnyFeed, wish: Wish, pace: Pace) -> None:
     telling = Telling(wish)
     try:
-        async for event in feed.events(wish.after, wish.stranger):
+        async for event in wish.events(feed):
             assert event is not None, "no time passes"
-            if wish.arrow and event.window is not None:
-                table = await event.made("arrow", partial(arrow_bytes, event.window))
+            if wish.arrow and event.result is not None:
+                table = await event.made("arrow", partial(arrow_bytes, event.result))
                 await pace.take(len(table))
                 await socket.send_bytes(table)
             else:

@@ -130,7 +130,7 @@ async def _explain(request: Request, face: Face, operation: Operation) -> Respon
 
 async def _query(request: Request, face: Face, operation: Operation) -> Response:
     fields, accept = operation.fields, request.headers.get("accept")
-    wished = _wished(fields, _OFFERED)
+    wished = wished_of(fields)
     if wished is None and choose(accept, _OFFERED) is None:
         raise _not_acceptable(accept, _OFFERED)
     base, timeout_s, at = address_of(request), face.bounds.timeout_s(seconds_of(fields)), integer_of(fields, "at")
@@ -211,6 +211,11 @@ async def _update(request: Request, face: Face, operation: Operation) -> Respons
 
     snapshot = await face.workers.do(request, update)
     return Response(status_code=204, headers={SNAPSHOT: str(snapshot)})
+
+
+def wished_of(fields: Fields) -> Media | None:
+    """Return the format of a result that the parameters name."""
+    return _wished(fields, _OFFERED)
 
 
 def _wished(fields: Fields, offered: Sequence[Media]) -> Media | None:

@@ -195,7 +195,7 @@ def test_answers_that_are_no_rows() -> None:
 def test_a_low_terminal_has_fewer_rows_and_then_fewer_queries(
     height: int | None, blocks: int, rows: int, counted: int
 ) -> None:
-    answers = [Answers(f"q{one}", 1000, "3 rows", ["?s"], [["a"], ["b"], ["c"]]) for one in range(9)]
+    answers = [Answers(f"q{one}", "1.0 s", "3 rows", ["?s"], [["a"], ["b"], ["c"]]) for one in range(9)]
     console = Console(width=80, file=io.StringIO(), record=True)
     console.print(drawn_state(answers, [count_cells(one.query, {}) for one in answers], "the phase", 80, height))
     lines = console.export_text().rstrip("\n").splitlines()

@@ -82,6 +82,19 @@ def test_a_run_prints_windows_and_answers(folder: Path, capsys: pytest.CaptureFi
     assert err == "starting local Spark ...\nstreaming\n"
 
 
+def test_a_query_without_a_window_reports_changes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its reports may be of several epochs, but their sum is the content."""
+    text = QUERY.replace("?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE", "?s WHERE").replace("ORDER BY ?s", "")
+    assert run_text(folder, STREAM + text, rows_shown=10) == 0
+    lines = capsys.readouterr().out.splitlines()
+    reports = [line for line in lines if line.startswith("q\t")]
+    assert reports
+    assert all(line.endswith((" in all", " changed")) for line in reports)
+    rows = [line.split("\t")[1:] for line in lines if line.startswith("\t")]
+    assert sorted(rows) == [["+1", f"<http://ex/{time_ms}>"] for time_ms in (100, 1500, 900)]
+    assert lines[-1] == "stored triples: 0 before, 3 after"
+
+
 @pytest.mark.parametrize(("head", "is_local"), [('[pipeline]\nengine = "local"\n', False), ("", True)])
 def test_a_run_without_spark_needs_no_java_and_gives_the_same(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, head: str, is_local: bool

@@ -424,7 +424,9 @@ def test_a_query_may_read_what_a_query_above_it_makes(folder: Path, made: str) -
 
 
 def test_a_query_under_the_wrong_heading_is_refused(folder: Path) -> None:
-    with pytest.raises(SettingsError, match=r"\[\[query\]\] Q: expected a continuous query, .*: \[\[ask\]\] is for"):
+    with pytest.raises(
+        SettingsError, match=r"\[\[query\]\] Q: expected REGISTER QUERY or a window, .*: \[\[ask\]\] is for"
+    ):
         _load(folder, "[[query]]\nname='Q'\ntext='ASK {}'")
     with pytest.raises(SettingsError, match=r"\[\[ask\]\] A: expected a one-shot query, .*: \[\[query\]\] is for"):
         _load(folder, f"[[ask]]\nname='A'\ntext='{QUERY}'")

@@ -337,7 +337,7 @@ def _seen(folder: Path, count: int, query: Any) -> list[dict[str, Any]]:
         files = {json.loads(line)["path"] for text in told for line in text.splitlines()[1:]}
         texts = [Path(path.removeprefix("file://")).read_text("utf-8") for path in files]
         found = [json.loads(line) for text in texts for line in text.splitlines()]
-    return sorted(found, key=lambda row: (row["window_end"], row["s"]))
+    return sorted(found, key=lambda row: (row.get("window_end", row.get("_commit_version")), row["s"]))
 
 
 def test_windows_are_rows_and_come_once_over_a_restart(
@@ -367,6 +367,24 @@ def test_windows_are_rows_and_come_once_over_a_restart(
         follow.stop()
     names = [row["s"] for row in rows]
     assert sorted(names) == sorted(f"<http://ex/s{n}>" for n in range(1, 301) if n % 3 == 1)
+
+
+def test_changes_of_a_live_view_are_rows(frames: SparkSession, engine: Engine, address: str, tmp_path: Path) -> None:
+    first = engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+    follow = _follow(frames, address, tmp_path, query="REGISTER QUERY v AS SELECT ?s WHERE { ?s <http://ex/p> ?o }")
+    try:
+        _seen(tmp_path, 1, follow)
+        second = engine.update(
+            "DELETE DATA { <http://ex/a> <http://ex/p> 1 } ; INSERT DATA { <http://ex/b> <http://ex/p> 1 }"
+        )
+        rows = _seen(tmp_path, 3, follow)
+    finally:
+        follow.stop()
+    assert [(row["_commit_version"], row["_change_type"], row["s"]) for row in rows] == [
+        (first, "insert", "<http://ex/a>"),
+        (second, "delete", "<http://ex/a>"),
+        (second, "insert", "<http://ex/b>"),
+    ]
 
 
 def test_windows_of_a_registered_query_have_the_types_that_are_asked_for(

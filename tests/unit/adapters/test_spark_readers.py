@@ -16,6 +16,7 @@ from tests.clusters import PATIENT, cluster
 from tests.faces import served, served_node
 from tests.inside import ingest_of
 from wukongs.adapters.spark.cells import check_schema, typed_batch
+from wukongs.adapters.spark.change_reader import BEFORE_ALL, ChangeReader
 from wukongs.adapters.spark.frame_writers import columns_of
 from wukongs.adapters.spark.options import READ, WRITE, Options
 from wukongs.adapters.spark.query_reader import query_reader
@@ -27,6 +28,7 @@ from wukongs.settings import Settings
 
 STREAM = "http://ex/s"
 QUERY = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+VIEW = "REGISTER QUERY v AS SELECT ?s WHERE { ?s <http://ex/p> ?o }"
 TRIPLE_SCHEMA = "subject string, predicate string, object string"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
@@ -147,6 +149,8 @@ def test_schemas_are_those_of_the_query() -> None:
     assert schema(query="ASK { ?a ?p ?b }") == "`ask` boolean"
     assert schema(graph="http://ex/g") == "`subject` string, `predicate` string, `object` string"
     assert schema(query=QUERY) == "`window_start` timestamp, `window_end` timestamp, `s` string"
+    assert schema(query=VIEW) == "`s` string, `_change_type` string, `_commit_version` bigint"
+    assert schema(query="REGISTER QUERY v AS ASK { ?s ?p ?o }").startswith("`ask` boolean, `_change_type` string")
     with pytest.raises(SettingsError, match="the columns of query q are not known"):
         schema(registered="q")
     with pytest.raises(SettingsError, match="expected one of the options 'query'"):
@@ -237,3 +241,75 @@ def test_windows_come_again_after_a_restart_as_far_as_the_node_has_them() -> Non
         fourth = _reader(address, on_gap="continue")
         assert fourth.latestOffset({"end_ms": 1000}, None) == {"end_ms": 4000}
         fourth.stop()
+
+
+def _changes(address: str, **options: str) -> ChangeReader:
+    schema = _schema("_commit_version long, _change_type string, s string")
+    reader = WukongsDataSource({"address": address, **options}).streamReader(schema)
+    assert isinstance(reader, ChangeReader)
+    return reader
+
+
+def _next(reader: ChangeReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """Read a micro-batch; return its end and its rows."""
+    end = reader.latestOffset(start, None)
+    (partition,) = reader.partitions(start, end)
+    rows = [tuple(row.values()) for batch in reader.read(partition) for row in batch.to_pylist()]
+    return end, sorted(rows)
+
+
+def _update(engine: Engine, text: str) -> int:
+    sn = engine.update(text)
+    engine.settle(30)
+    return sn
+
+
+def test_changes_of_a_live_view_are_inserts_and_deletes() -> None:
+    with Engine() as engine, served(engine, Settings(), ingest_of(engine)) as address:
+        first = _update(engine, "INSERT DATA { <http://ex/a> <http://ex/p> 1, 2 . <http://ex/b> <http://ex/p> 1 }")
+        reader = _changes(address, query=VIEW)
+        start = reader.initialOffset()
+        assert start == {"sn": BEFORE_ALL[0], "minor": BEFORE_ALL[1]}
+        end, rows = _next(reader, start)
+        assert end["sn"] == first
+        assert rows == [(first, "insert", f"<http://ex/{name}>") for name in "aab"], "as often as the weight says"
+        assert _next(reader, end) == (end, [])
+        text = "DELETE DATA { <http://ex/a> <http://ex/p> 1, 2 } ; INSERT DATA { <http://ex/c> <http://ex/p> 1 }"
+        second = _update(engine, text)
+        last, rows = _next(reader, end)
+        deleted = [(second, "delete", "<http://ex/a>")] * 2
+        assert (last["sn"], rows) == (second, [*deleted, (second, "insert", "<http://ex/c>")])
+        assert _next(reader, end) == (last, rows), "a micro-batch that Spark runs again"
+        reader.commit(last)
+        assert _next(reader, last) == (last, [])
+
+        again = _changes(address, registered="v")
+        with pytest.raises(StreamError, match=r"view v: it has begun again, .* Begin with a new checkpoint"):
+            again.latestOffset(last, None)
+        again.stop()
+        (view,) = engine.queries()
+        view.replace(VIEW.replace("?s <http://ex/p> ?o", "?o <http://ex/p> ?s"))
+        engine.settle(30)
+        with pytest.raises(StreamError, match="view v: it has begun again"):
+            reader.latestOffset(last, None)
+        reader.stop()
+
+
+def test_changes_of_an_ask_and_wrong_options_of_a_view() -> None:
+    with Engine() as engine, served(engine, Settings(), ingest_of(engine)) as address:
+        ask = {"address": address, "query": "REGISTER QUERY v AS ASK { ?s ?p ?o }"}
+        reader = WukongsDataSource(ask).streamReader(_schema("ask boolean, _change_type string"))
+        assert isinstance(reader, ChangeReader)
+        end, rows = _next(reader, reader.initialOffset())
+        assert rows == []
+        _update(engine, "INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+        assert _next(reader, end)[1] == [(True, "insert")]
+        reader.stop()
+        with pytest.raises(SettingsError, match="column '_commit_version': expected type bigint, found string"):
+            WukongsDataSource(ask).streamReader(_schema("_commit_version string"))
+        with pytest.raises(SettingsError, match="expected fail for a live view"):
+            WukongsDataSource({**ask, "on_gap": "continue"}).streamReader(_schema("ask boolean"))
+        engine.stream(STREAM, batch_ms=1000)
+        engine.register(QUERY)
+        with pytest.raises(StreamError, match="query q has windows, and is no live view"):
+            _changes(address, registered="q").latestOffset({"sn": -1, "minor": 0}, None)

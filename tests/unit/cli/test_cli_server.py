@@ -252,6 +252,29 @@ def test_what_the_commands_for_queries_and_streams_refuse(ran: Ran, given: tuple
     assert (status, out, said in err) == (2, "", True), err
 
 
+def test_a_live_view_is_registered_and_watched(ran: Ran, server: str) -> None:
+    text = "PREFIX : <http://ex/> REGISTER QUERY v AS SELECT ?s ?o WHERE { ?s :p ?o }"
+    of = "--server", server
+    with wukongs.connect(server) as client:
+        client.update("PREFIX : <http://ex/> INSERT DATA { :a :p 1 }")
+        assert ran("register", *of, text) == (0, "v\n", "")
+        assert ran("queries", *of, "--why")[1].startswith("view v is complete up to SN 1")
+        status, out, err = ran("watch", *of, "v", "--windows", "1")
+        assert (status, err) == (0, "")
+        assert out == "v (1, 1] reset, 1 row\n    ?s  ?o\n──  ──  ──\n+1  :a   1\n\n"
+        (listed,) = json.loads(ran("queries", *of, "--format", "json")[1])
+        assert (listed["name"], listed["kind"], listed["sn"]) == ("v", "view", 1)
+        changing = threading.Timer(0.5, client.update, ["DELETE DATA { <http://ex/a> <http://ex/p> 1 }"])
+        changing.start()
+        status, out, err = ran("watch", *of, "v", "--format", "json", "--windows", "2")
+        changing.join()
+        reset, change = map(json.loads, out.splitlines())
+        assert [one["weight"] for report in (reset, change) for one in report["changes"]] == [1, -1]
+        assert (reset["snapshot"], change["after"], err) == (1, 1, "")
+        assert "are written as table or json" in ran("watch", *of, "v", "--format", "csv")[2]
+        client.queries()[0].close()
+
+
 def test_several_queries_are_watched_at_once(ran: Ran, server: str) -> None:
     of = ("--server", server)
     assert ran("watch", *of, "--all") == (

@@ -647,10 +647,13 @@ def test_an_engine_whose_views_cannot_go_on_has_failed(engine: wukongs.Engine, m
     def fail(self: Any, sn: int) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(live_view.LiveView, "due", fail)
-    with pytest.raises(wukongs.WukongsError, match="the engine has stopped: MemoryError"):
+    def change() -> None:
         engine.update(EX + "INSERT DATA { :c :p :d }")  # refused, if a tick of the engine's own comes first
         engine.settle(30)
+
+    monkeypatch.setattr(live_view.LiveView, "due", fail)
+    with pytest.raises(wukongs.WukongsError, match="the engine has stopped: MemoryError"):
+        change()
     with pytest.raises(wukongs.WukongsError, match="the engine has stopped"):
         list(view.results())
 

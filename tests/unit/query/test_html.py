@@ -158,7 +158,8 @@ def test_a_chart_is_well_formed_and_has_gaps() -> None:
     assert "no numbers yet" in line_chart([(0, None)], "n")
 
 
-def test_a_view_shows_the_newest_window_and_its_chart(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets all that is displayed from now on."""
     shown_html: list[str] = []
 
     class Handle:
@@ -167,6 +168,11 @@ def test_a_view_shows_the_newest_window_and_its_chart(engine: Any, monkeypatch: 
 
     module = pytest.importorskip("IPython.display", reason="IPython is not installed")
     monkeypatch.setattr(module, "display", lambda html, display_id: Handle())
+    return shown_html
+
+
+def test_a_view_shows_the_newest_window_and_its_chart(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown_html = displayed(monkeypatch)
     stream = engine.stream("http://ex/s", batch_ms=100)
     query = engine.register(WINDOWS)
     for n in range(1, 6):
@@ -181,6 +187,30 @@ def test_a_view_shows_the_newest_window_and_its_chart(engine: Any, monkeypatch: 
     engine.settle(60)
     with pytest.raises(wukongs.SettingsError, match=r"chart = 'x': expected a variable of query q, which has: o"):
         asyncio.run(wukongs.live_view(query, "x", timeout_s=1))
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_the_content_of_a_live_view_follows_its_changes(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, is_remote: bool
+) -> None:
+    shown_html = displayed(monkeypatch)
+    text = "REGISTER QUERY v AS SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
+
+    async def follow(view: Any) -> int:
+        showing = asyncio.ensure_future(wukongs.live_view(view, "n", timeout_s=1))
+        for number in range(3):
+            await asyncio.sleep(0.3)
+            engine.update(f"INSERT DATA {{ <http://ex/a> <http://ex/p> {number} }}")
+        return await showing
+
+    with served(engine) as (_, wire), connected(wire) as client:
+        view = (client if is_remote else engine).register(text)
+        assert asyncio.run(follow(view)) == 4, "a reset and three changes"
+        assert "n: 3, from" in shown_html[-1]
+        assert ">3</td>" in shown_html[-1]
+        engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 4 }")
+        with pytest.raises(wukongs.SettingsError, match="chart = 'x': expected a variable of query v, which has: n"):
+            asyncio.run(wukongs.live_view(view, "x", timeout_s=1))
 
 
 @pytest.mark.parametrize(

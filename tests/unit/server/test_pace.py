@@ -9,7 +9,7 @@ import time
 import pytest
 
 from wukongs.server import pace as pace_module
-from wukongs.server.feeds import FORMS_MAX, Event
+from wukongs.server.events import FORMS_MAX, Event
 from wukongs.server.pace import PART_BYTES, TURN_BYTES, Pace
 
 

@@ -22,8 +22,8 @@ import wukongs
 from tests.unit.remote.served import connected, windows_until
 from tests.unit.remote.served import served as served_to_clients
 from tests.unit.server.asking import QUERY, Client, served
+from wukongs.server.events import FeedBounds
 from wukongs.server.face import Bounds
-from wukongs.server.feeds import FeedBounds
 from wukongs.server.http_server import HttpServer, HttpSettings
 
 S = "http://ex/s"
@@ -268,7 +268,9 @@ def test_of_a_window_of_triples_the_first_ones(client: Client, engine: wukongs.E
 
 
 def test_a_list_of_names_alone(registered: Client) -> None:
-    assert registered.ask("GET", "/queries", {"brief": ""}).json == [{"name": "q", "is_paused": False}]
+    assert registered.ask("GET", "/queries", {"brief": ""}).json == [
+        {"name": "q", "is_view": False, "is_paused": False}
+    ]
 
 
 def test_long_poll_answers_what_has_come_or_waits(registered: Client, engine: wukongs.Engine) -> None:

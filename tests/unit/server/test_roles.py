@@ -118,6 +118,10 @@ MATRIX = [
     ("GET", "/queries/q/why", None, None, "read"),
     ("GET", "/queries/q/explain", None, None, "read"),
     ("GET", "/queries/q/windows?timeout=0.05", None, None, "read"),
+    ("GET", "/queries/v/changes?timeout=0.05", None, None, "read"),
+    ("GET", "/queries/v/content", None, None, "read"),
+    ("POST", "/queries/v/bind", '[{"s": "<http://ex/a>"}]', JSON, "admin"),
+    ("POST", "/queries/v/unbind", "[0]", JSON, "admin"),
     ("POST", "/queries/q/pause", None, None, "admin"),
     ("POST", "/queries/q/resume", None, None, "admin"),
     ("PUT", "/queries/q", REGISTER.format("q"), QUERY, "admin"),
@@ -132,7 +136,7 @@ MATRIX = [
 
 def described_of(holder: Holder, method: str, path: str) -> dict[str, Any]:
     """Return what /openapi.json says of the answers to a request."""
-    names = {f"/streams/{S}": "/streams/{name}", "/queries/q": "/queries/{name}"}
+    names = {f"/streams/{S}": "/streams/{name}", "/queries/q": "/queries/{name}", "/queries/v": "/queries/{name}"}
     path = path.partition("?")[0]
     for name, said in names.items():
         path = path.replace(name, said)
@@ -151,6 +155,7 @@ def test_each_path_needs_its_role(
     needed: str,
 ) -> None:
     query = engine.register(REGISTER.format("q"))
+    engine.register("REGISTER QUERY v AS SELECT ?o WHERE { ?s ?p ?o }", bindings=[{"s": "<http://ex/a>"}])
     told = described_of(holders["admin"], method, path)
     for role in ROLES:
         if method == "DELETE" and path.startswith("/streams"):
@@ -171,7 +176,7 @@ def test_each_path_needs_its_role(
 def test_all_paths_are_in_the_matrix() -> None:
     from wukongs.server.openapi import described
 
-    asked = {(method, path.partition("?")[0]) for method, path, *_ in MATRIX}
+    asked = {(method, path.partition("?")[0].replace("/queries/v/", "/queries/q/")) for method, path, *_ in MATRIX}
     told = {
         (method.upper(), path.replace("{name}", S if path.startswith("/streams") else "q"))
         for path, methods in described("")["paths"].items()
@@ -228,7 +233,8 @@ def test_a_registration_is_described_with_its_options(holders: Mapping[str, Hold
         {"graphs": [S], "bindings": [{"s": "<http://ex/a>"}], "unread_bytes_max": 1 << 20},
     )
     others = {"base": "http://ex/", "output": "rstream", "unread": "drop"}
-    assert given.keys() | others.keys() | {"text"} == schema["properties"].keys()
+    of_views = {"snapshot", "every_ms", "keep", "into"}
+    assert given.keys() | others.keys() | of_views | {"text"} == schema["properties"].keys()
     assert holders["admin"].register(text, **given, **others).status == 201
 
 

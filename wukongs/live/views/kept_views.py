@@ -50,7 +50,7 @@ def states_of(core: Core, views: Iterable[LiveView]) -> Callable[[], list[dict[s
 def _state_of(core: Core, view: LiveView, *, has_room: bool) -> Callable[[], dict[str, Any]]:
     """Called with the log's lock held, too."""
     at, reports, own = view.position, view.log.reports, view.arguments
-    cursors = {cursor.name: cursor.as_json() for cursor in view.log.cursors}
+    cursors = {cursor.name: cursor.as_json() for cursor in view.log.cursors if cursor.name}
     if not has_room or view.is_paused:
         reports = []
         begun = {name for name, (sn, _) in cursors.items() if sn is not None and (view.is_paused or sn < list(at))}

@@ -209,7 +209,7 @@ class LiveView(MakesByPeriods):
 
     @property
     def begins_whole(self) -> bool:
-        """Whether new cursors begin with a reset."""
+        """Whether a new reader begins with a reset."""
         return self.options.snapshot and self.output != "dstream"
 
     @property
@@ -535,6 +535,15 @@ class LiveView(MakesByPeriods):
         """Return results() for `async for`: it waits in the event loop."""
         return self.readers.aresults(timeout_s, group, progress=progress)
 
+    def cursor(self, group: str | None) -> ViewCursor:
+        """Return the cursor of a group, or the view's own."""
+        return self.readers.of_group(group)
+
+    def new_cursor(self, *, needs_reset: bool) -> ViewCursor:
+        """Return a cursor of its own for one more reader, who drops it (`log.drop`). No restart finds it."""
+        with self._core.lock:  # the log stands where the view does
+            return self.log.cursor("", needs_reset=needs_reset)
+
     def next_report(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool = False) -> ViewReport | None:
         """Return the next report of a cursor, None if there is none in time. deadline_s: time.monotonic()."""
         return self.readers.next_report(cursor, deadline_s, progress=progress)
@@ -611,6 +620,11 @@ class LiveView(MakesByPeriods):
             minor=logged.sn.minor,
         )
 
+    def reset(self) -> ViewReport:
+        """Return the whole content as a reset. Raises QueryTimeout, BudgetExceeded, StreamError (closed or paused)."""
+        whole = self.whole()
+        return self.rendered(whole, whole.after)
+
     def call(self, on_result: OnReport) -> None:
         """Have a thread of the engine call a function with each report, in order."""
         Caller(self, self.readers.cursor(CALLED), on_result, self._callbacks)
@@ -625,11 +639,15 @@ class LiveView(MakesByPeriods):
             if self.arguments is not None:
                 return self._content_at(self.arguments, at, limits)
             return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+        return self.content_with_position(timeout_s=timeout_s)[0]
+
+    def content_with_position(self, *, timeout_s: float | None = None) -> tuple[Result, Position]:
+        """Return the content, and the position that it is of. Raises as content."""
         whole = self.whole(timeout_s=timeout_s)
         query = whole.query
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
-        return Result(
+        found = Result(
             query.form,
             _columns(query),
             table.columns,
@@ -639,6 +657,7 @@ class LiveView(MakesByPeriods):
             table.length,
             text=self.source.text,
         )
+        return found, whole.sn
 
     def _content_at(self, arguments: ViewArguments, at: int, limits: Limits) -> Result:
         with self._core.lock:
@@ -790,6 +809,10 @@ class LiveView(MakesByPeriods):
     def warnings(self) -> tuple[str, ...]:
         """Return likely mistakes: none are looked for."""
         return ()
+
+    def has_options(self, options: ViewOptions) -> bool:
+        """Tell whether it was registered with some options, and without arguments."""
+        return self.options == options and self.arguments is None
 
     # --- changes of the view ------------------------------------------------------------------------------------------
 

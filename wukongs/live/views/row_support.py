@@ -71,6 +71,17 @@ class RowSupport:
     more: int = 0
     is_partial: bool = False
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON, which from_json reads."""
+        parts = [part.as_json() for part in self.parts]
+        told = {"query": self.query, "row": self.row, "sn": self.sn, "more": self.more, "is_partial": self.is_partial}
+        return {**told, "parts": parts}
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> RowSupport:
+        parts = tuple(map(Derivation.of_json, found["parts"]))
+        return RowSupport(found["query"], found["row"], parts, found["sn"], found["more"], found["is_partial"])
+
     def __str__(self) -> str:
         cells = [f"?{name} = {shown(term)}" for name, term in self.row.items() if term is not None]
         lines = [f"{', '.join(cells) or 'a row without terms'}   in {self.query} at SN {self.sn}"]

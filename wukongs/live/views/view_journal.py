@@ -38,9 +38,10 @@ class ViewJournal:
         self._core.journal.commit({"op": OP, "what": what, "of": of, **fields})
 
     def note(self, of: int, log: ViewLog, cursor: ViewCursor) -> None:
-        """Note that a cursor of a view has moved: the next record is followed by its position."""
-        with self._lock:
-            self._moved[of, cursor.name] = log, cursor
+        """Note that a cursor of a view has moved: the next record is followed by its position, if it has a name."""
+        if cursor.name:
+            with self._lock:
+                self._moved[of, cursor.name] = log, cursor
 
     def take_news(self) -> dict[int, Any]:
         """Return the positions of the cursors that have moved since the last call. Called with the engine's lock

@@ -74,7 +74,7 @@ class ViewCursor:
     handed: positions behind sn up to which its reader may have got reports, and may have kept their sum: they stay ends
     of reports.
     is_beginning: its reader got a reset, and has not finished it.
-    name: of a cursor in a data folder, by which it is found after a restart.
+    name: by which it is found after a restart; empty: it ends with its reader.
     noted: of what the log of the data folder says that it may have been handed, the positions behind sn.
     is_noted_begun: the log says that its next report is no reset.
     error: raised to the reader next, in the place of a report.
@@ -235,6 +235,12 @@ class ViewLog:
             self._grow(sum(report.size_bytes for report in self._reports))
             self._trim()
 
+    def drop(self, cursor: ViewCursor) -> None:
+        """Forget a cursor that nobody reads by any more."""
+        with self.changed:
+            self._cursors.discard(cursor)
+            self._trim()
+
     def next_report(self, cursor: ViewCursor) -> LoggedReport | None:
         """Return the next report for a cursor that needs no reset.
 
@@ -273,6 +279,12 @@ class ViewLog:
         if cursor.needs_reset:
             return not self.is_paused
         return any(report.sn > cursor.sn for report in self._reports) or (progress and self.sn > cursor.sn)
+
+    def unread_count(self, cursor: ViewCursor) -> int:
+        """Return how many reports its reader has not read."""
+        with self.changed:
+            waiting = sum(report.sn > cursor.sn for report in self._reports)
+            return int(not self.is_paused) if cursor.needs_reset else waiting
 
     def wait(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool) -> bool:
         """Wait until a reader gets something; return False if it gets nothing: the time has passed, or the log is

@@ -63,7 +63,7 @@ class ViewReaders:
     def results(self, timeout_s: float | None, group: str | None, *, progress: bool) -> Iterator[ViewReport]:
         """Do the same as LiveView.results."""
         check_seconds(timeout_s)
-        cursor = self._of_group(group)
+        cursor = self.of_group(group)
         return self._read(cursor, timeout_s, progress=progress, is_shared=group is not None)
 
     async def aresults(
@@ -71,7 +71,7 @@ class ViewReaders:
     ) -> AsyncIterator[ViewReport]:
         """Do the same as LiveView.aresults."""
         check_seconds(timeout_s)
-        cursor, loop, arrived = self._of_group(group), asyncio.get_running_loop(), asyncio.Event()
+        cursor, loop, arrived = self.of_group(group), asyncio.get_running_loop(), asyncio.Event()
 
         def listener() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -112,7 +112,8 @@ class ViewReaders:
             return await asyncio.to_thread(self.next_report, cursor, 0.0, progress=progress)
         return self.next_report(cursor, 0.0, progress=progress)
 
-    def _of_group(self, group: str | None) -> ViewCursor:
+    def of_group(self, group: str | None) -> ViewCursor:
+        """Return the cursor of a group, or the view's own."""
         return self.cursor(OWN if group is None else named(group))
 
     def cursor(self, name: str) -> ViewCursor:
@@ -177,7 +178,7 @@ class ViewReaders:
 
     def _note_handed(self, cursor: ViewCursor, end: Position) -> None:
         """Have the log of the data folder say what a reader is about to get. Raises StorageError."""
-        if self._journal is None or self._view.is_closed:
+        if self._journal is None or self._view.is_closed or not cursor.name:
             return
         try:
             self._journal.hand_out(self._view.of, self.log, cursor, end)

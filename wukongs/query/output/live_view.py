@@ -1,5 +1,5 @@
-"""A registered query in a notebook: a table of its newest window and a line chart of one of its columns, which change
-as windows come."""
+"""A registered query in a notebook: a table of its newest window, or of the content of a live view, and a line chart of
+one of its columns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from html import escape
 from typing import Any, Protocol
 
-from wukongs.errors import SettingsError
-from wukongs.query.output.results import WindowResult
+from wukongs.errors import SettingsError, StreamError
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.values import to_float64, value_of
 
 BETWEEN_S = 0.2
@@ -21,11 +23,13 @@ WIDTH, HEIGHT, MARGIN = 640, 160, 8
 
 
 class Windows(Protocol):
-    """A registered query, of an engine of this process or of another one."""
+    """A registered query, or a live view, of an engine of this process or of another one. A view has `content()`."""
 
     name: str
 
-    def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]: ...
+    def aresults(
+        self, timeout_s: float | None = None, *, group: str | None = None
+    ) -> AsyncIterator[WindowResult | ViewReport]: ...
 
 
 async def live_view(
@@ -39,7 +43,7 @@ async def live_view(
     """Show the newest window of a registered query in a notebook, until the query is closed, timeout_s seconds pass
     without a window, or the task is cancelled; return how many windows came. chart: a variable, whose number in the
     first row of each window is drawn, for so many windows back. group: as in results(); without one, it reads the
-    windows in the place of results().
+    windows in the place of results(). Of a live view the content is shown as it was after the newest report.
 
     Raises SettingsError (no IPython, a variable that the windows do not have), and what the query's windows raise."""
     try:
@@ -52,8 +56,12 @@ async def live_view(
         raise SettingsError(f"windows = {windows!r}: expected how many windows the chart goes back, at least 1")
     points: deque[tuple[int, float | None]] = deque(maxlen=windows)
     handle: Any = display(HTML(f"<div>{escape(query.name)}: no window yet</div>"), display_id=True)
-    loop, newest, count, shown_s = asyncio.get_running_loop(), None, 0, -math.inf
+    loop, count, shown_s = asyncio.get_running_loop(), 0, -math.inf
+    newest: Result | None = None
     timer: asyncio.TimerHandle | None = None
+    is_behind = False
+    """Reports of a live view have arrived since its content was read."""
+    refreshing: asyncio.Future[None] | None = None
 
     def show() -> None:
         nonlocal shown_s, timer
@@ -62,25 +70,48 @@ async def live_view(
             drawn = "" if chart is None else line_chart(points, chart)
             handle.update(HTML(newest._repr_html_() + drawn))
 
+    async def refresh() -> None:
+        nonlocal newest, is_behind
+        while is_behind:
+            await asyncio.sleep(max(0.0, shown_s + BETWEEN_S - time.monotonic()))
+            is_behind = False
+            with suppress(StreamError):  # the view is closed, or paused
+                newest = await asyncio.to_thread(query.content)  # type: ignore[attr-defined]
+            if chart is not None and newest is not None:
+                points.append((round(1000 * time.time()), _number(newest, chart, query.name)))
+            show()
+
     try:
         async for window in query.aresults(timeout_s, group=group):
-            newest, count = window, count + 1
+            count += 1
+            if isinstance(window, ViewReport):
+                is_behind = True
+                if refreshing is None or refreshing.done():
+                    if refreshing is not None:
+                        refreshing.result()  # its error
+                    refreshing = asyncio.ensure_future(refresh())
+                continue
+            newest = window
             if chart is not None:
-                points.append((window.end_ms, _number(window, chart)))
+                points.append((window.end_ms, _number(window, chart, query.name)))
             if timer is None:
                 timer = loop.call_later(max(0.0, shown_s + BETWEEN_S - time.monotonic()), show)
+        if refreshing is not None:
+            await refreshing
     finally:
+        if refreshing is not None:
+            refreshing.cancel()
         if timer is not None:
             timer.cancel()
             show()
     return count
 
 
-def _number(window: WindowResult, name: str) -> float | None:
+def _number(window: Result, name: str, query: str) -> float | None:
     """Return the number of a variable in the first row, None where there is none. Raises SettingsError."""
     if name.lstrip("?$") not in window.vars:
         known = ", ".join(window.vars) or "none"
-        raise SettingsError(f"chart = {name!r}: expected a variable of query {window.query}, which has: {known}")
+        raise SettingsError(f"chart = {name!r}: expected a variable of query {query}, which has: {known}")
     text = window.head(1)[window.vars.index(name.lstrip("?$"))] if len(window) else []
     value = value_of(text[0]) if text and text[0] is not None else None
     if value is None or not value.is_numeric:

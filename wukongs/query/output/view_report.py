@@ -65,6 +65,23 @@ class ViewReport(Result):
     def size_bytes(self) -> int:
         return super().size_bytes + self.weights.nbytes
 
+    def first(self, count: int) -> ViewReport:
+        """Return the report with its first rows only."""
+        return ViewReport(
+            self.kind,
+            tuple(self.vars),
+            tuple(self.ids(0, count)),
+            self.reader,
+            self.snapshot,
+            self.boolean,
+            weights=self.weights[:count],
+            query=self.query,
+            after=self.after,
+            time_ms=self.time_ms,
+            is_reset=self.is_reset,
+            minor=self.minor,
+        )
+
     def changes(self) -> Iterator[tuple[tuple[RdfTerm | None, ...], int]]:
         """Iterate over (row, weight). A row of a construct is a triple, that of an ask is empty."""
         return zip(self, self.weights.tolist(), strict=True)

@@ -5,7 +5,7 @@ import { h, s } from "./dom.js";
 const [WIDTH_MAX, WIDTH_MIN, HEIGHT, LEFT, BOTTOM, TOP] = [720, 320, 200, 56, 24, 10];
 const TICKS = 4;
 
-/** Return an element with a chart. lines: name -> list of [time in ms, value]; what: the name of the values. */
+/** Return an element with a chart. lines: name -> list of [time in ms, value]; what: the values and times, in words. */
 export function chart(lines, what) {
   const width = Math.min(WIDTH_MAX, Math.max(WIDTH_MIN, innerWidth - 40)); // letters keep their size
   const points = [...lines.values()].flat();
@@ -35,7 +35,7 @@ export function chart(lines, what) {
     : null;
   const newest = [...lines.values()].map((line) => line.at(-1)[1]).slice(0, 3).map(short).join(", ");
   return h("figure", { class: "chart" },
-    h("figcaption", {}, `${what} by the end of the window`),
+    h("figcaption", {}, what),
     s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${what}, newest ${newest}` }, ...grid, ...labels, ...drawn),
     legend);
 }

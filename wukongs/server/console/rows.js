@@ -6,10 +6,11 @@ import { numberOf, shown, textOf } from "./terms.js";
 const PAGE = 100;
 
 /**
- * Return an element with a table of rows. names: of the columns; rows: of terms, null where unbound; marks: rows that
- * are new, by their place; sorted: by which column, for tables that follow each other.
+ * Return an element with a table of rows. names: of the columns; rows: of terms, null where unbound; marks: place of a
+ * row -> its class; ages: place of a row -> how long it has had the class, in ms; sorted: by which column, for tables
+ * that follow each other.
  */
-export function rowsTable(names, rows, prefixes, marks = new Set(), sorted = { by: null, down: false }) {
+export function rowsTable(names, rows, prefixes, marks = new Map(), sorted = { by: null, down: false }, ages = new Map()) {
   const body = h("tbody");
   const more = h("p", { class: "more" });
   const places = rows.map((_, place) => place);
@@ -19,7 +20,8 @@ export function rowsTable(names, rows, prefixes, marks = new Set(), sorted = { b
   const fill = (to) => {
     for (const place of places.slice(count, to)) {
       const cells = rows[place].map((term, at) => h("td", { class: isNumber[at] && "number" }, shown(term, prefixes)));
-      body.append(h("tr", { class: marks.has(place) && "new" }, ...cells));
+      if (ages.has(place)) cells.forEach((cell) => (cell.style.animationDelay = `${-ages.get(place)}ms`));
+      body.append(h("tr", { class: marks.get(place) }, ...cells));
     }
     count = Math.min(to, rows.length);
     const left = rows.length - count;

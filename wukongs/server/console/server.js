@@ -76,7 +76,7 @@ export async function json(path, options) {
 
 /** Parse JSON. Snapshot numbers are longer than JavaScript's numbers are exact: they stay texts. */
 function parsed(text) {
-  return JSON.parse(text.replace(/"(sn|snapshot)": ?(\d{16,})/g, '"$1": "$2"'));
+  return JSON.parse(text.replace(/"(sn|snapshot|after)": ?(\d{16,})/g, '"$1": "$2"'));
 }
 
 export async function text(path, options) {
@@ -117,15 +117,15 @@ export async function* lines(response) {
 }
 
 /**
- * Follow the windows of a query until a signal: each event once, in order, over sockets that are lost and made again.
- * onEvent gets the kind of an event and its data. Sockets, since a browser has six other connections with a host only,
- * for all its pages. rowsMax: of a window with more rows the first ones come.
+ * Follow the windows of a query, or the changes of a live view, until a signal: each event once, in order, over sockets
+ * that are lost and made again. path: with parameters. onEvent gets the kind of an event and its data. Sockets, since a
+ * browser has six other connections with a host only, for all its pages.
  */
-export async function follow(name, rowsMax, onEvent, signal) {
+export async function follow(path, onEvent, signal) {
   let last = null;
   while (!signal.aborted) {
     const after = last === null ? "" : `&after=${last}`;
-    const isOver = await listen(named("queries", name, `/windows?rows_max=${rowsMax}${after}`), (told) => {
+    const isOver = await listen(path + after, (told) => {
       if (told.event === "refused") {
         const isFinal = told.data.status < 500 && told.data.status !== 429;
         if (isFinal) onEvent("end", { error: new ServerError(told.data.status, told.data) });
