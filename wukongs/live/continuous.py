@@ -114,6 +114,10 @@ class Rows(Protocol):
     def had(self, at_ms: int) -> bool:
         """Tell whether no row has a window at a time. Called with the lock held."""
 
+    @property
+    def version(self) -> int:
+        """It is another one after each change of the rows."""
+
     def alike_to_ms(self, at_ms: int) -> int:
         """Return up to when firings are for the same rows as the one at a time. Called with the lock held."""
 
@@ -348,6 +352,7 @@ class ContinuousQuery:
     def forget_text(self) -> None:
         """Give back what the text holds. Called with the lock held."""
         self.windows.close()
+        self.answering.forget()
         self._core.registry.release(self._references)
 
     def fail(self, error: WukongsError) -> None:
@@ -544,6 +549,7 @@ class ContinuousQuery:
         """Make a change of which the log says from when it counts. Called with the lock held."""
         if change["op"] == "pause":
             self.is_paused = change["is_paused"]
+            self.answering.forget()
             return
         source, from_ms = QuerySource.of(change), change["from_ms"]
         before, recorded = list(self._states), self.reporter.recorded
@@ -909,15 +915,15 @@ class ContinuousQuery:
 
     def _stretch_to_ms(self, at_ms: int, picked: Picked) -> int:
         """Return the last of the firings that are done with the one at a time: they are due, and have its answer."""
-        to_ms = picked.alike_to_ms.get(self.beat)
+        to_ms = picked.same_to_ms.get(self.beat)
         if to_ms is None:
             to_ms = self._covered_ms() if self.step_ms is not None else None
             if to_ms is None or to_ms < at_ms + (self.step_ms or 1):
                 to_ms = at_ms
             else:
-                to_ms = self.windows.alike_to_ms(at_ms, to_ms, picked.upper)
+                to_ms = self.windows.same_to_ms(at_ms, to_ms, picked.upper)
             if not self.windows.is_filtered:
-                picked.alike_to_ms[self.beat] = to_ms
+                picked.same_to_ms[self.beat] = to_ms
         steady_ms, self._steady_to_ms = self._steady_to_ms, to_ms
         if to_ms == at_ms or self.answering.is_of_moment:
             return at_ms
@@ -942,11 +948,11 @@ class ContinuousQuery:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
-        is_compiled, looks = self.answering.compiled is not None, self.reporter.looks_at_contents
-        reading = None if looks else picked.readings.get(self.beat)
+        is_compiled = self.answering.compiled is not None
+        reading = picked.readings.get(self.beat) if is_compiled else None
         if reading is None:
-            reading = self.windows.read(at_ms, is_compiled=is_compiled, with_extents=looks)
-            if is_compiled and not looks and self.windows.is_of_beat(reading):
+            reading = self.windows.read(at_ms, is_compiled=is_compiled)
+            if is_compiled and self.windows.is_of_beat(reading):
                 picked.readings[self.beat] = reading
         last_ms = at_ms if reading.error is not None else self._stretch_to_ms(at_ms, picked)
         self.skip_to(last_ms)
@@ -1051,7 +1057,7 @@ class ContinuousQuery:
         """Run a firing that was too much in parts, over the same reading; tell whether there are any."""
         parts = [] if self.group is None else self.group.divide(firing.last_ms)
         for part in parts:
-            part.run(replace(firing, query=part), due_at_s)
+            part.run(replace(firing, query=part, cached=None), due_at_s)
         return bool(parts)
 
     def _decide(self, at_ms: int, window: WindowResult | None) -> None:

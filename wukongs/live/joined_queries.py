@@ -273,6 +273,8 @@ class JoinedGroup:
         """The first firing of each, _GONE_MS of those that have left."""
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
+        self.version = 0
+        """Do as continuous.Rows.version."""
         self._stats: tuple[int, dict[str, Any]] | None = None
         """Those of the lead, and how many blocks there were then."""
         self.watched: dict[int, JoinedQuery] = {}
@@ -306,7 +308,7 @@ class JoinedGroup:
             self._ids[number], self._is_taken[number] = ids, is_taken
             self._counts[number] = [counts[name] for name in COUNTS]
             self._since_ms[number] = member.since_ms
-            self._rows = None
+            self._rows, self.version = None, self.version + 1
             self.members.append(member)
             self.count += 1
             member.stand(self, number)
@@ -317,7 +319,7 @@ class JoinedGroup:
         self.members[number] = None
         self._since_ms[number] = _GONE_MS
         self.count -= 1
-        self._rows = None
+        self._rows, self.version = None, self.version + 1
         self.watched.pop(number, None)
         self._core.registry.release(self._ids[number][self._is_taken[number]])
         if not self.count:
