@@ -14,8 +14,8 @@ from typing import Any
 from unittest import mock
 
 from wukongs.errors import BudgetExceeded, QueryTimeout
-from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.groups import Groups
+from wukongs.live.query_firings import QueryFirings
 from wukongs.query.plans.compiled import CompiledQueries
 
 ALL = (
@@ -97,7 +97,7 @@ def failing(rng: random.Random, files: tuple[str, ...], lines_max: int) -> Itera
 
         return mock.patch.object(owner, name, call)
 
-    places = (ContinuousQuery, "_execute"), (CompiledQueries, "run"), (Groups, "_start"), (Groups, "_explore")
+    places = (QueryFirings, "_execute"), (CompiledQueries, "run"), (Groups, "_start"), (Groups, "_explore")
     with ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(armed(owner, name))

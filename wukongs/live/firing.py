@@ -22,13 +22,16 @@ from wukongs.store.term_registry import TermReader
 
 
 class Firer(Protocol):
-    """The registered query of a firing (ContinuousQuery)."""
+    """The registered query of a firing (QueryFirings)."""
 
     name: str
-    query: Query
-    windows: QueryWindows
-    is_closed: bool
 
+    @property
+    def query(self) -> Query: ...
+    @property
+    def windows(self) -> QueryWindows: ...
+    @property
+    def is_closed(self) -> bool: ...
     @property
     def plans(self) -> PlanMemo:
         """Its plans, for datasets of all sizes."""

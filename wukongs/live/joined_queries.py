@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,11 +34,13 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import replaced
 from wukongs.errors import BudgetExceeded, WukongsError
-from wukongs.live.continuous import CLOSE_S, ContinuousQuery, QuerySource, is_over
+from wukongs.live.continuous import CLOSE_S, ContinuousQuery
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.declarations import parse_continuous, register_query
+from wukongs.live.firing import Firer
 from wukongs.live.injector import Injector
 from wukongs.live.query_shapes import Shape, hole, shape_of
+from wukongs.live.query_source import QuerySource, is_over
 from wukongs.live.readers import Readers
 from wukongs.live.stream_state import StreamState
 from wukongs.live.stretch import Stretch
@@ -239,7 +241,7 @@ class Blocks:
 
 
 class JoinedGroup:
-    """The queries of one shape that fire as one: what the lead is asked for (continuous.Rows). Their numbers are places
+    """The queries of one shape that fire as one: what the lead is asked for (query_text.Rows). Their numbers are places
     in the arrays below, and rise in the order in which they have come."""
 
     references = _NO_IDS
@@ -274,7 +276,7 @@ class JoinedGroup:
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
         self.version = 0
-        """Do as continuous.Rows.version."""
+        """Do as query_text.Rows.version."""
         self._stats: tuple[int, dict[str, Any]] | None = None
         """Those of the lead, and how many blocks there were then."""
         self.watched: dict[int, JoinedQuery] = {}
@@ -295,7 +297,7 @@ class JoinedGroup:
         not known yet."""
         if len(self.members) >= GROUP_MAX or self.lead.is_closed:
             return False
-        next_ms = self.lead.next_firing()
+        next_ms = self.lead.times.next_firing()
         return next_ms is None if first_ms is None else next_ms is not None and first_ms >= next_ms
 
     def add(self, member: JoinedQuery, ids: Int64Array, is_taken: BoolArray, counts: Mapping[str, int]) -> None:
@@ -363,7 +365,7 @@ class JoinedGroup:
             return self._rows
 
     def had(self, at_ms: int) -> bool:
-        """Do as continuous.Rows.had."""
+        """Do as query_text.Rows.had."""
         return not self._has_begun(at_ms).any()
 
     def taken_ms(self, taken_of: Callable[[int], int | None]) -> int:
@@ -381,12 +383,12 @@ class JoinedGroup:
             return min(found)
 
     def alike_to_ms(self, at_ms: int) -> int:
-        """Do as continuous.Rows.alike_to_ms: until another query has its first firing."""
+        """Do as query_text.Rows.alike_to_ms: until another query has its first firing."""
         later = self._since_ms[: len(self.members)]
         return int(np.min(later[later > at_ms], initial=_GONE_MS)) - 1
 
     def untaken_ms(self) -> int | None:
-        """Do as continuous.Rows.untaken_ms."""
+        """Do as query_text.Rows.untaken_ms."""
         with self._core.unread.lock:
             found = [ms for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             read = (one for one in self.members if one is not None and one.is_read)
@@ -394,11 +396,11 @@ class JoinedGroup:
             return min(found, default=None)
 
     def told(self) -> str:
-        """Do as continuous.Rows.told."""
+        """Do as query_text.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"
 
-    def divide(self, at_ms: int) -> list[ContinuousQuery]:
-        """Do as continuous.Rows.divide."""
+    def divide(self, at_ms: int) -> Sequence[Firer]:
+        """Do as query_text.Rows.divide."""
         with self._core.lock:
             members = [member for member in self.members if member is not None]
             if len(members) < 2 or self.lead.is_closed:
@@ -407,14 +409,16 @@ class JoinedGroup:
             for number, part in enumerate((members[:half], members[half:])):
                 name = f"{self.lead.name}, part {number}" if len(part) > 1 else f"{part[0].name} in a group of its own"
                 shape, before = Shape(self._query, self._first), (*self._before, self.blocks)
-                group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms, before)
-                group.lead.stand_behind(at_ms)
+                group = JoinedGroup(
+                    self._core, self._injector, shape, self._first_ids, name, self.lead.times.from_ms, before
+                )
+                group.lead.firings.stand_behind(at_ms)
                 self._core.journal.delivery.hand_on(self.lead.lsn, group.lead.lsn, -LAST_MS)
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
                 self._injector.add(group.lead)
-                leads.append(group.lead)
+                leads.append(group.lead.firings)
             with self._core.unread.lock:
                 self._end_lead()
             return leads
@@ -646,14 +650,16 @@ class JoinedQuery:
                 with core.unread.lock:
                     readers = self.readers
                 parsed = parse_continuous(self.source)
-                query = ContinuousQuery(core, injector, parsed, None, self.source, 0, lead.from_ms, readers=readers)
-                query.go_on_from(lead, self.since_ms)
+                query = ContinuousQuery(
+                    core, injector, parsed, None, self.source, 0, lead.times.from_ms, readers=readers
+                )
+                query.times.go_on_from(lead.times, self.since_ms)
         try:
             yield query
         finally:
             if query is not self._alone:
                 with core.lock:
-                    query.forget_text()
+                    query.text.forget()
 
     # --- what is done alone -------------------------------------------------------------------------------------------
 
@@ -695,16 +701,16 @@ class JoinedQuery:
                 core.check_is_open()  # else no firing is waited for, and nobody would end the query
                 group, lead = self._group, self._group.lead
                 if lead.is_firing:
-                    lead.wait_for_firing()
+                    lead.changes.wait_for_firing()
                     continue
                 with core.unread.lock:
                     readers = self.readers
                     readers.log.detach()
                 self._joined.forget(self)
                 injector, query = self._joined.injector, parse_continuous(self.source)
-                alone = register_query(core, injector, query, None, self.source, self.lsn, lead.from_ms, readers)
+                alone = register_query(core, injector, query, None, self.source, self.lsn, lead.times.from_ms, readers)
                 alone.is_recovered = self.is_recovered
-                alone.go_on_from(lead, self.since_ms)
+                alone.times.go_on_from(lead.times, self.since_ms)
                 core.journal.delivery.hand_on(lead.lsn, self.lsn, self.since_ms)
                 with core.unread.lock:
                     counts = group.counts_of(self.number)
@@ -729,7 +735,7 @@ class JoinedQuery:
                 if left_s <= 0 or core.failure is not None:
                     self._close(own, None)
                 else:
-                    own.lead.change_after_due(partial(self._close, own), left_s)
+                    own.lead.changes.make_after_due(partial(self._close, own), left_s)
             alone = self._alone
         if alone is not None:
             alone.close()
@@ -740,7 +746,7 @@ class JoinedQuery:
         """Leave a group and end. after_ms: as in QueryChange. Called with the engine's lock held."""
         if self._group is not group or self._is_closed:
             return
-        core, from_ms = self._joined.core, group.lead.change_ms(after_ms)
+        core, from_ms = self._joined.core, group.lead.times.change_ms(after_ms)
         core.journal.commit({"op": "close", "query": self.name, "from_ms": from_ms})
         if (query_log := self._query_log()) is not None:
             query_log.close_query(self.name)
@@ -777,8 +783,8 @@ class JoinedQuery:
         """Return its next firing, None if that is not known yet, and the event time from which it counts."""
         assert self._group is not None, self.name
         lead = self._group.lead
-        next_ms = lead.next_firing()
-        return next_ms if next_ms is None else max(next_ms, self.since_ms), lead.from_ms
+        next_ms = lead.times.next_firing()
+        return next_ms if next_ms is None else max(next_ms, self.since_ms), lead.times.from_ms
 
     @property
     def place(self) -> Hashable:
@@ -951,7 +957,7 @@ class JoinedQueries:
     @staticmethod
     def is_lead(query: ContinuousQuery) -> bool:
         """Tell whether a query is asked for a group, and was registered by nobody."""
-        return isinstance(query.group, JoinedGroup)
+        return isinstance(query.text.group, JoinedGroup)
 
     def join(
         self,
@@ -991,7 +997,7 @@ class JoinedQueries:
             lead = f"group {self._made} of queries like {name}"
             group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, ids, lead, from_ms)
             if first_ms is not None:
-                group.lead.skip_to(first_ms - step_ms)
+                group.lead.times.skip_to(first_ms - step_ms)
             self.injector.add(group.lead)
         since_ms = -LAST_MS if first_ms is None else first_ms
         came = came or _NOT_READ
@@ -1054,7 +1060,7 @@ class JoinedQueries:
 
     def named(self, query: str) -> str:
         """Name those who have registered a query, if it is a lead."""
-        group = self.injector.queries[query].group
+        group = self.injector.queries[query].text.group
         if not isinstance(group, JoinedGroup):
             return query
         first = next(member.name for member in group.members if member is not None)

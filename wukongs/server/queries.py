@@ -21,9 +21,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from wukongs.engine import Engine
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery, query_from
-from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import check_has_window
 from wukongs.live.query_group import bindings_text
+from wukongs.live.query_source import QuerySource
 from wukongs.query.output.results import WindowResult
 from wukongs.server.face import Face, face_of
 from wukongs.server.feeds import Event, Feed, window_json

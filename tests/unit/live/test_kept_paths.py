@@ -79,7 +79,7 @@ def test_a_change_costs_what_it_changes() -> None:
         lived = Lived(engine)
         query = lived.register(f"{node(0)} :p+ ?y")
         lived.fire(query, 3)
-        [path] = query.answering._paths._known.values()
+        [path] = query.text.answering._paths._known.values()
         before = path._forest.looked_at
         lived.delete(link(COUNT - 1))
         assert lived.fire(query) == COUNT - 1

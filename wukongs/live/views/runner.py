@@ -15,8 +15,9 @@ from wukongs.csparql.algebra import Query
 from wukongs.errors import StreamError
 from wukongs.incremental.versions import Change
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core
+from wukongs.live.query_source import QuerySource
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
