@@ -90,8 +90,8 @@ class TraceEntry:
     def __len__(self) -> int:
         return self.size
 
-    def has_row(self, predicate: int | None, graph: int) -> bool:
-        """Tell whether it has a triple or a tombstone of a graph with a predicate (None: any)."""
+    def has_row(self, predicate: int | None, graph: int | None) -> bool:
+        """Tell whether it has a triple or a tombstone of a graph (None: of any) with a predicate (None: any)."""
         return any(batch is not None and batch.has_row(predicate, graph) for batch in (self.batch, self.tombstones))
 
 
@@ -297,8 +297,9 @@ class Trace:
         """The entries as they are now, oldest first. A checkpoint writes them."""
         return tuple(self._entries)
 
-    def touches(self, after_sn: int, predicate: int | None, graph: int) -> bool:
-        """Tell whether a triple of a graph, with a predicate (None: any), may have come or gone behind an SN."""
+    def touches(self, after_sn: int, predicate: int | None, graph: int | None) -> bool:
+        """Tell whether a triple of a graph (None: of any), with a predicate (None: any), may have been inserted or
+        deleted behind an SN."""
         if after_sn + 1 >= self._sealed_from:
             sealed = takewhile(lambda entry: entry.upper > after_sn + 1, reversed(self._sealed))
             return any(entry.has_row(predicate, graph) for entry in sealed)

@@ -24,7 +24,6 @@ from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
 from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.backend import Backend, RegisteredQuery
-from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.embedded import EmbeddedBackend
@@ -35,6 +34,7 @@ from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import Late, LateTuples, OnLate
 from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
+from wukongs.live.query_source import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
 from wukongs.live.seen_graphs import check_encoded, check_seen, graphs_of, seen_graphs

@@ -153,10 +153,10 @@ def _again(engine: Engine, query: ContinuousQuery, at_ms: int, probe: Probe) -> 
     with core.lock:
         for _ in range(WARM_RUNS):
             before, began = probe.engine_us, time.perf_counter()
-            compiled = query.answering.compiled
+            compiled = query.text.answering.compiled
             reading = query.windows.read(at_ms, is_compiled=compiled is not None)
-            firing = Firing(query, at_ms, reading, core.registry.snapshot_reader(), compiled)
-            query._execute(firing, began)
+            firing = Firing(query.firings, at_ms, reading, core.registry.snapshot_reader(), compiled)
+            query.firings._execute(firing, began)
             times = Times(probe.engine_us - before, (time.perf_counter() - began) * 1e6)
     return times
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.query_firings import QueryFirings
 
 KERNELS = (
     ("wukongs.query.plans.plan_runner", "run_plan"),
@@ -42,8 +42,8 @@ class Probe:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Probe:
-        self._wrap(ContinuousQuery, "prepare", self._prepared)
-        self._wrap(ContinuousQuery, "run", self._run)
+        self._wrap(QueryFirings, "prepare", self._prepared)
+        self._wrap(QueryFirings, "run", self._run)
         for module, name in KERNELS:
             self._wrap(importlib.import_module(module), name, self._engine)
         return self
@@ -64,7 +64,7 @@ class Probe:
         self._stack.enter_context(patch.object(owner, name, with_times(getattr(owner, name))))
 
     def _prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def prepare(query: ContinuousQuery, *arguments: Any) -> Any:
+        def prepare(query: QueryFirings, *arguments: Any) -> Any:
             times = Times()
             self.firings.setdefault(query.name, []).append(times)
             times.began_s = time.perf_counter()
@@ -76,7 +76,7 @@ class Probe:
         return prepare
 
     def _run(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(query: ContinuousQuery, *arguments: Any) -> None:
+        def run(query: QueryFirings, *arguments: Any) -> None:
             times = self.firings[query.name][-1]
             self._now = times
             began = time.perf_counter()

@@ -64,7 +64,7 @@ def lived(scenario: Scenario) -> tuple[dict[str, list[Any]], int]:
     with wukongs.Engine() as engine:
         reader = Reader(engine)
         reader.run(scenario)
-        return reader.windows, sum(handle.answering.compiled is not None for handle in reader.handles.values())
+        return reader.windows, sum(handle.text.answering.compiled is not None for handle in reader.handles.values())
 
 
 @pytest.mark.slow

@@ -190,7 +190,7 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]
             else:
                 getattr(queries[f"q{rest[0]}"], what)()
             for query in queries.values():
-                kept = query.answering.maintained
+                kept = query.text.answering.maintained
                 parts = [] if kept is None else kept.parts
                 found = [join.deltas for part in parts for join in part.joins if join.deltas is not None]
                 ran.update((id(one), one) for one in found)

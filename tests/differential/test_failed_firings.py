@@ -40,6 +40,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "compiled": ("plans/compiled.py", "store/window_table.py"),
     "template": ("live/groups.py", "compiled_plans.py", "plan_memo.py"),
     "joined": ("argument_rows.py", "plan_memo.py", "query/rows.py"),
+    "twins": ("live/answer_cache.py", "live/answering.py"),
     "arguments": ("argument_rows.py", "plan_memo.py", "query/rows.py"),
 }
 """The files in which errors are raised, for each mix: what it keeps."""

@@ -18,11 +18,11 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.warnings import STORED as STORED_GRAPH
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_continuous
 from wukongs.live.journal import NoJournal
 from wukongs.live.query_group import QueryGroup, bindings_text
+from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import dataset_of, terms_of
 from wukongs.query.execution import argument_rows
 from wukongs.query.execution.answer import answer

@@ -648,8 +648,8 @@ MIXES: dict[str, Mix] = {
     "template": Mix(make_template, (M.TEMPLATE,), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),
-    "twins": Mix(make_twins, (M.TWIN,), 1),
-    "silence": Mix(make_silence, (M.STRETCH, M.NOTHING), 1),
+    "twins": Mix(make_twins, (M.CACHED,), 1),
+    "silence": Mix(make_silence, (M.CACHED,), 1),
     "begun": Mix(make_begun, (M.BINDINGS_ANEW,), 1),
 }
 

@@ -11,8 +11,8 @@ import pytest
 
 import wukongs
 from wukongs.csparql.parser import parse_query
-from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import check_continuous, parse_registered
+from wukongs.live.query_source import QuerySource
 from wukongs.live.views.options import ViewOptions, check_view
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "csparql.md").read_text("utf-8")

@@ -24,7 +24,7 @@ from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import unpacked
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.query_firings import QueryFirings
 from wukongs.protocol.records import Sn
 from wukongs.protocol.state import Node
 from wukongs.store.encoded import TermTable
@@ -93,7 +93,9 @@ class Checkpoints:
                 for query in self._store.injector.queries.values()
                 if self._deliveries.has_groups(query.lsn)
             }
-            while late := [query for query, to_ms in due.items() if not (query.is_closed or query.has_reported(to_ms))]:
+            while late := [
+                query for query, to_ms in due.items() if not (query.is_closed or query.times.has_reported(to_ms))
+            ]:
                 core.check_is_open()
                 if time.monotonic() >= deadline:
                     raise StreamError(f"query {late[0].name} has not reported what is due within {REPORT_S:g} s")
@@ -111,9 +113,9 @@ class Checkpoints:
             self._staged_bytes = self._store.staging.size_bytes
         return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn), stay
 
-    def _queries(self) -> list[ContinuousQuery]:
+    def _queries(self) -> list[QueryFirings]:
         with self._store.core.lock:
-            return list(self._store.injector.queries.values())
+            return [query.firings for query in self._store.injector.queries.values()]
 
     def _agreed(self, collected: Collected) -> Iterator[Packet]:
         claims, tables = collected.claims, [self._not_stored]

@@ -8,8 +8,8 @@ from typing import Any
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, StreamError
 from wukongs.live.backend import RegisteredQuery
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import QueryLog
+from wukongs.live.query_source import QuerySource
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult

@@ -12,7 +12,7 @@ from wukongs.cluster.members import is_silent
 from wukongs.cluster.node_payloads import read_registration
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.live.continuous import QuerySource
+from wukongs.live.query_source import QuerySource
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DropQuery, Role

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, get_args
 from wukongs.cluster.times import ms_of
 from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, SettingsError
-from wukongs.live.continuous import QuerySource, Unread
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.made_streams import MADE
+from wukongs.live.query_source import QuerySource, Unread
 from wukongs.live.windows import makes_stream
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.rules.inference import Ruleset

@@ -442,7 +442,7 @@ class NodeRecords:
                 made = self._injector.made.add(stream.state)
                 producer = self._injector.queries.get(name)
                 if made.producer is not None and producer is not None:
-                    made.begin_after(producer.fired_ms())
+                    made.begin_after(producer.times.fired_ms())
 
         return show
 
@@ -547,10 +547,10 @@ class NodeRecords:
                 running = self._joined.join(query, source, None, from_ms, found.index, came)
             if running is None:
                 running = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
-                running.is_paused = is_paused
+                running.times.is_paused = is_paused
                 if from_ms is not None and came:
                     running.restore_cursors(came)
-                    running.skip_to(from_ms)
+                    running.times.skip_to(from_ms)
                 if returned is not None:
                     returned.give_to(running)
                 else:

@@ -536,7 +536,7 @@ class NodeStore:
             homes = [stream for stream in self.exposure.streams.values() if stream.is_home]
             times += [stream.whole_to * stream.state.batch_ms for stream in homes]
             for query in self.injector.queries.values():
-                times += query.keep_after_ms().values()
+                times += query.times.keep_after_ms().values()
             times += [place.needs_ms for place in self.records.coming.values() if place.needs_ms is not None]
             delivered, read_sn = self._delivered()
             return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered)
@@ -550,10 +550,10 @@ class NodeStore:
             shown_ms, coming = ms_of(self.exposure.shown), self.records.coming.values()
             all_ms, stored_ms = [shown_ms], list[int]()
             for query in self.injector.queries.values():
-                if (ms := query.delivered_ms()) is not None:
+                if (ms := query.firings.delivered_ms()) is not None:
                     all_ms.append(ms)
                     if query.windows.reads_stored:
-                        stored_ms.append(max(ms, shown_ms - query.history_ms) - query.period_ms)
+                        stored_ms.append(max(ms, shown_ms - query.times.history_ms) - query.times.period_ms)
             all_ms += [place.after_ms for place in coming if place.after_ms is not None]
             stored_ms += [place.stored_ms for place in coming if place.stored_ms is not None]
             read_sn = packed(Sn(tick_at(min(stored_ms)), 0)) if stored_ms else NOTHING_KEPT

@@ -17,7 +17,7 @@ from typing import Any
 
 from wukongs.csparql.algebra import Output
 from wukongs.errors import CorruptionError
-from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
+from wukongs.live.query_source import UNREAD_BYTES_MAX, Unread
 
 OLD_NAME = "catalogue.sqlite"
 ABOUT_KEY = "definitions"

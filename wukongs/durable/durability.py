@@ -32,12 +32,12 @@ from wukongs.durable.entries import written_entries
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, POSITIONS, message_payload
 from wukongs.errors import StorageError
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import Change, NoDeliveries, ViewRecords
 from wukongs.live.pieces import Chunk, Pushed, Told
+from wukongs.live.query_source import QuerySource
 from wukongs.live.usage import folder_usage
 from wukongs.live.views.recovered_views import RecoveredViews
 from wukongs.store.checkpoint import CheckpointStore
@@ -374,7 +374,7 @@ class DurableJournal:
             return found  # or else tuples of any time may be stored after that
         needs = []
         for query in self._injector.queries.values():
-            needs += [query.arrivals_needed_ms(), self.delivery.needs_ms(query.lsn)]
+            needs += [query.times.arrivals_needed_ms(), self.delivery.needs_ms(query.lsn)]
         for state, keep_after_ms in self._injector.keep_after_ms():
             # A stream batch that goes on after stored_ms is stored later, as a whole.
             bounds = [stored_ms // state.batch_ms * state.batch_ms, keep_after_ms]

@@ -24,7 +24,6 @@ from wukongs.durable.durability import VIEWS_KEY, DurableJournal, ReadOnlyJourna
 from wukongs.durable.entries import restore_entries
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, POSITIONS, message_in
 from wukongs.errors import CorruptionError, SettingsError, StorageError
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core, columns_of, take_piece
 from wukongs.live.declarations import declare_stream, parse_continuous, register_query
 from wukongs.live.idleness import apply as apply_idleness
@@ -35,6 +34,7 @@ from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
 from wukongs.live.made_streams import MADE, MadeStream, inserted
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
+from wukongs.live.query_source import QuerySource
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
 from wukongs.live.rule_changes import replay as replay_rules
@@ -416,9 +416,9 @@ class _Replay:
         registered = register_query(self._core, self._injector, query, None, source, lsn, from_ms)
         registered.is_recovered = True
         registered.restore_cursors(come)
-        registered.planned = self._planned.pop(lsn, registered.planned)
+        registered.changes.planned = self._planned.pop(lsn, registered.changes.planned)
         self._injector.schedule_changes(registered)
-        registered.reporter.recorded = self._remembered.pop(lsn, [])
+        registered.text.reporter.recorded = self._remembered.pop(lsn, [])
         if progress is not None:
             registered.restore_progress(progress)
 
@@ -478,12 +478,12 @@ class _Replay:
         if isinstance(query, JoinedQuery):
             query = query.alone()
         if "of" in change:
-            query.reach_record(lsn)
+            query.changes.reach_record(lsn)
         else:  # the records of older versions do not say from when they count
-            query.is_paused = change["is_paused"]
+            query.times.is_paused = change["is_paused"]
 
     def _change_replace(self, change: dict[str, Any], lsn: int) -> None:
-        self._injector.queries[change["query"]].reach_record(lsn)
+        self._injector.queries[change["query"]].changes.reach_record(lsn)
 
     def _change_rules(self, change: dict[str, Any], _: int) -> None:
         replay_rules(self._core, Ruleset.of_json(change["rules"]), change["sn"])

@@ -308,6 +308,11 @@ class Maintained:
         """Whether rows of a part can be had at this firing."""
         return any(part.is_ready for part in self.parts)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows of the firing before are kept."""
+        return any(join.count for part in self.parts for join in part.joins)
+
     def estimate(self) -> None:
         """Find the parts, and estimate what evaluating them anew takes, over what the windows have now."""
         if self._plans.whole is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from hashlib import blake2b
 from typing import Protocol
 
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.maintained import Known, Maintained
+from wukongs.live.answer_cache import CachedAnswer, algebra_of, digest
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer, Firing, Picked
 from wukongs.live.query_counts import QueryCounts
@@ -38,6 +37,8 @@ class Asked(Protocol):
 
     @property
     def rows(self) -> ArgumentRows: ...
+    @property
+    def version(self) -> int: ...
 
 
 class Answering:
@@ -68,13 +69,14 @@ class Answering:
         """Its rows that are changed from firing to firing."""
         self._paths: KeptPaths | None = None
         """Its paths that are kept from firing to firing, if some may be; from the first firing on."""
-        self._answer_to_nothing: tuple[ArgumentRows | None, Answer] | None = None
-        """The answer when all windows are empty and nothing else is read, and the rows that it is for. It is kept if it
-        has no row."""
         self._step_ms = firing_step(query)
         self._company: Hashable = None
-        self._twins: Hashable = None
-        """It is equal for all queries that have the same answer when they read the same; None if there may be none."""
+        self._algebra: object = None
+        """It is equal for all queries that have the same answer when they read the same; None if there may be none.
+        From the first firing on."""
+        self._has_own_rows = query.form not in ("select", "ask") or reporter.is_compared
+        """Whether rows are of this query alone: blank nodes that it makes, and what it compares. Then an answer without
+        rows is all that it shares."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._used: Used = set()
@@ -98,45 +100,64 @@ class Answering:
         runs alone. Called with the lock held."""
         if not self._is_looked_at:
             self._is_looked_at = True
+            self._algebra = algebra_of(self.query)
+            if self._group is not None and self._algebra is not None:
+                self._algebra = self._group
             self.compiled = None if self._group is not None else self.windows.compile(self.query, self.plans)
             self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
             if self._group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths(self._core.windows.paths)
             if self.template is not None and (self.compiled is None or self.compiled.whole is None):
-                self._company = _digest(self.template.shape)
+                self._company = digest(self.template.shape)
             elif self.compiled is not None:
-                self._company = _digest(sorted(self.windows.states))  # they do not wait for the slices of other streams
-            self._twins = self._twins_key()
+                self._company = digest(sorted(self.windows.states))  # they do not wait for the slices of other streams
         return self._company
 
-    def _twins_key(self) -> Hashable:
-        query = self.query
-        reports_all = not (self.reporter.is_compared or self.reporter.looks_at_contents)
-        if self.compiled is None or self.is_of_moment or not reports_all or self.windows.is_filtered:
-            return None
-        if query.form not in ("select", "ask"):
-            return None  # blank nodes that CONSTRUCT makes are of one query
-        windows = tuple(replace(window, line=0, column=0) for window in query.dataset.windows)
-        return _digest((query.form, query.variables, query.pattern, replace(query.dataset, windows=windows)))
+    def forget(self) -> None:
+        """Share no answer that was found before. Called with the engine's lock held."""
+        if self._algebra is not None:
+            self._core.answers.forget(self._algebra)
 
     def pick(self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None) -> Firing:
         """Return the firing of a query at a time, which is about to be run. Called with the engine's lock held.
 
         reading: what it reads; picked: with others of the moment; stretch: the firings that have its answer."""
         plans = self.compiled if reading.dataset is None and reading.error is None else None
-        twin = None if plans is None else picked.twins.get(self._twins)
-        maintained = None if plans is None or twin is not None else self.maintained
+        cached = None if reading.error is not None else self._cached(reading)
+        is_repeated = cached is not None and self._is_repeated(cached)
+        maintained = None if plans is None or is_repeated else self.maintained
         if maintained is not None:
             self.windows.stand(at_ms, maintained, is_partial=reading.partial, is_before=picked.is_before)
-        elif twin is not None and self.maintained is not None:
+        elif is_repeated and self.maintained is not None:
             self.windows.keep_nothing(self.maintained)
-        firing = Firing(query, at_ms, reading, picked.reader, plans, maintained, stretch, twin)
+        firing = Firing(query, at_ms, reading, picked.reader, plans, maintained, stretch)
+        firing.cached, firing.is_repeated = cached, is_repeated
         if self._paths is not None:
-            is_whole = reading.error is None and not reading.partial
-            firing.path_changes = self.windows.path_changes(at_ms, is_whole and self._paths.is_wanted)
-        if plans is not None and twin is None and self._twins is not None:
-            picked.twins[self._twins] = firing
+            is_known = not (is_repeated or reading.error is not None or reading.partial)
+            firing.path_changes = self.windows.path_changes(at_ms, is_known and self._paths.is_wanted)
         return firing
+
+    def _cached(self, reading: Reading) -> CachedAnswer | None:
+        """Return what is known of the answer over what a firing reads; None: it is of this firing alone."""
+        versions = None if self._algebra is None else self.windows.versions(reading)
+        if versions is None:
+            return None
+        return self._core.answers.get(
+            self._algebra, versions if self._group is None else (versions, self._group.version)
+        )
+
+    def _is_repeated(self, cached: CachedAnswer) -> bool:
+        """Tell whether another firing has found an answer, or is about to. A query that keeps rows goes on from these
+        instead, or the next firing would have to begin anew."""
+        if cached.answered is None:
+            is_another = cached.by not in (None, self.name)
+            if not self._has_own_rows:
+                cached.by = cached.by or self.name
+                return is_another
+            return False
+        keeps_rows = self.maintained is not None and self.maintained.keeps_rows
+        is_usable = not (self._has_own_rows and _has_rows(cached.answered[0]))
+        return is_usable and not keeps_rows and not (self._paths is not None and self._paths.is_wanted)
 
     def answer(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
         """Return what a firing reports of its answer, and what reads its terms; and the mechanisms that have taken part
@@ -144,15 +165,13 @@ class Answering:
         self._used.clear()
         if self._paths is not None:
             self._paths.used.clear()
-        firing.answered = self._answer(firing)
-        return firing.answered, self._used | (set() if self._paths is None else self._paths.used)
+        found = self._answer(firing)
+        return found, self._used | (set() if self._paths is None else self._paths.used)
 
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
         """Return what the firing reports of its answer, and what reads its terms."""
-        if firing.twin is not None and firing.twin.answered is not None:
-            self._counts.explored_together += 1
-            self._used.add(Mechanism.TWIN)
-            return firing.twin.answered
+        if (repeated := self._repeated(firing)) is not None:
+            return repeated
         reporter, extents, goes_on = self.reporter, firing.reading.extents, self._goes_on(firing)
         needs_terms = reporter.is_compared or firing.whole is None
         terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
@@ -166,11 +185,45 @@ class Answering:
                 return found, terms
         found = self._ran(firing, kept)
         if found is not None and not reporter.is_compared:
-            return found, firing.reader if terms is None else terms
+            reader = firing.reader if terms is None else terms
+            self._keep(firing, found, reader)
+            return found, reader
         terms = terms or terms_of(self._core, firing.reader, firing.moment())
-        found = found or self._evaluated(firing, terms, kept)
+        if found is None:
+            found = self._evaluated(firing, terms, kept)
+        self._keep(firing, found, terms)
         with self._limits():
             return reporter.compare(firing.last_ms, extents, found, terms), terms
+
+    def _repeated(self, firing: Firing) -> tuple[Answer, Utf8Reader] | None:
+        """Return what the firing reports if its answer is known; None if it is to be found."""
+        cached = firing.cached
+        if not firing.is_repeated or cached is None or cached.answered is None or not self._is_for_rows(cached):
+            return None
+        self._counts.explored_together += cached.by != self.name
+        self._used.add(Mechanism.CACHED)
+        found, reader = cached.answered
+        if not _has_rows(found):
+            reader = firing.reader
+        if self.reporter.is_compared:
+            terms = terms_of(self._core, firing.reader, firing.moment())
+            with self._limits():
+                return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms), terms
+        return found, reader
+
+    def _keep(self, firing: Firing, found: Answer, reader: Utf8Reader) -> None:
+        """Note the answer of a firing for others."""
+        cached = firing.cached
+        if cached is not None and not (self._has_own_rows and _has_rows(found)) and self._is_for_rows(cached):
+            cached.by = self.name
+            self._core.answers.keep(cached, found, reader)
+
+    def _is_for_rows(self, cached: CachedAnswer) -> bool:
+        """Tell whether an answer is for the rows of arguments as they are now."""
+        if self._group is None:
+            return True
+        assert isinstance(cached.versions, tuple), self.name
+        return bool(cached.versions[-1] == self._group.version)
 
     def _goes_on(self, firing: Firing) -> bool:
         """Tell whether the change since the firing before is all that ISTREAM or DSTREAM needs."""
@@ -218,36 +271,27 @@ class Answering:
     def _evaluated(self, firing: Firing, terms: QueryTerms, kept: Sequence[Known]) -> Answer:
         """Evaluate the query by the executor. kept: the rows of parts that are maintained."""
         dataset = firing.dataset
-        is_empty = firing.is_over_nothing()
-        rows = None if self._group is None else self._group.rows
-        if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
-            self._used.add(Mechanism.NOTHING)
-            return self._answer_to_nothing[1]
         self._used.add(Mechanism.EXECUTOR)
-        if rows is not None:
+        if self._group is not None:
             self._used |= {Mechanism.JOINED} if self._is_joined else set()
-            found = rows.answer(dataset, terms, self._limits(), self.plans, self._used)
-        else:
-            if self._paths is not None:
-                self._paths.changes = firing.path_changes
-            found = answer(
-                self.query,
-                dataset,
-                terms,
-                self._limits(),
-                self.plans,
-                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
-                in_order=True,
-                by_solution=self.reporter.is_compared,
-                explored=self._explored(firing, kept),
-                compiled=firing.plans,
-                paths=self._paths,
-            )
-            if self.maintained is not None and firing.plans is not None:
-                self.maintained.estimate()
-        if is_empty and not (found.length or firing.depends_on_moment()):
-            # Without a row there is nothing in it that could be of another time.
-            self._answer_to_nothing = rows, found
+            return self._group.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
+        if self._paths is not None:
+            self._paths.changes = firing.path_changes
+        found = answer(
+            self.query,
+            dataset,
+            terms,
+            self._limits(),
+            self.plans,
+            scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
+            in_order=True,
+            by_solution=self.reporter.is_compared,
+            explored=self._explored(firing, kept),
+            compiled=firing.plans,
+            paths=self._paths,
+        )
+        if self.maintained is not None and firing.plans is not None:
+            self.maintained.estimate()
         return found
 
     def _explored(self, firing: Firing, kept: Sequence[Known]) -> list[Explored]:
@@ -260,6 +304,5 @@ class Answering:
         return [(self.template.core, firing.explored)]
 
 
-def _digest(part: object) -> bytes:
-    """Return what is equal for equal parts of queries, and is compared faster than these."""
-    return blake2b(repr(part).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _has_rows(found: Answer) -> bool:
+    return bool(found.length or found.boolean)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
-from wukongs.live.continuous import QuerySource
 from wukongs.live.lateness import LateTuples
+from wukongs.live.query_source import QuerySource
 from wukongs.live.stream import Stream
 from wukongs.live.table_change import Change
 from wukongs.live.window_log import Cursor, WindowLog
@@ -38,7 +38,9 @@ class RegisteredQuery(Protocol):
     another node of a cluster runs."""
 
     name: str
-    source: QuerySource
+
+    @property
+    def source(self) -> QuerySource: ...
 
     @property
     def is_stream(self) -> bool: ...

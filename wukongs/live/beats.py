@@ -29,17 +29,17 @@ class Beat:
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not."""
-        if None in self.waiting and next(iter(self.waiting[None])).next_firing() is not None:
+        if None in self.waiting and next(iter(self.waiting[None])).times.next_firing() is not None:
             for query in list(self.waiting.get(None, ())):
-                query.next_firing()
+                query.times.next_firing()
         first = self._first()
-        return None if first is None else first.due()
+        return None if first is None else first.times.due()
 
     def reads_sn(self, at_ms: int) -> int:
         """Return the snapshot number that the firings at a time read once everything up to then is sealed; -1 if they
         read no stored graph."""
         first = self._first()
-        return -1 if first is None else first.reads_sn(at_ms)
+        return -1 if first is None else first.times.reads_sn(at_ms)
 
     @property
     def first_ms(self) -> int | None:
@@ -71,16 +71,16 @@ class Beats:
 
     def add(self, query: ContinuousQuery) -> None:
         """Let a query be asked for."""
-        query.next_firing()
+        query.times.next_firing()
         self._put(query)
 
     def _put(self, query: ContinuousQuery) -> None:
-        beat = self._beats.get(query.beat)
+        beat = self._beats.get(query.text.beat)
         if beat is None:
-            beat = self._beats[query.beat] = Beat(query.beat)
-        query.beat = beat  # it is found by identity from now on
-        beat.put(query, query.next_ms)
-        self._stand[query] = beat, query.next_ms
+            beat = self._beats[query.text.beat] = Beat(query.text.beat)
+        query.text.beat = beat  # it is found by identity from now on
+        beat.put(query, query.times.next_ms)
+        self._stand[query] = beat, query.times.next_ms
 
     def remove(self, query: ContinuousQuery) -> None:
         """Forget a query."""
@@ -95,13 +95,13 @@ class Beats:
         if stood is None:
             return
         beat, before_ms = stood
-        if beat is not query.beat:
+        if beat is not query.text.beat:
             self.remove(query)
             self._put(query)
-        elif query.next_ms != before_ms:
+        elif query.times.next_ms != before_ms:
             beat.take(query, before_ms)
-            beat.put(query, query.next_ms)
-            self._stand[query] = beat, query.next_ms
+            beat.put(query, query.times.next_ms)
+            self._stand[query] = beat, query.times.next_ms
 
     def earliest(self) -> Iterator[ContinuousQuery]:
         """Yield queries that say for all what is needed: of each beat those that fire first."""

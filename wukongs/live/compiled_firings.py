@@ -35,7 +35,7 @@ class CompiledFirings:
 
         They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
         and finds its own error."""
-        asked = [one for one in firings if one.twin is None and not one.is_maintained]
+        asked = [one for one in firings if not (one.is_repeated or one.is_maintained)]
         found = [(one, query) for one in asked if (query := one.whole) is not None]
         if len(found) < 2:
             return firings
@@ -49,7 +49,7 @@ class CompiledFirings:
             return firings
         for (firing, _), own in zip(found, columns, strict=True):
             firing.columns = own
-        return sorted(firings, key=lambda one: (one.twin or one).columns is None)
+        return sorted(firings, key=lambda one: one.columns is None)
 
     def _limits(self) -> Limits:
         return limits_of(self._core.settings, None, kind=Kind.FIRING)

@@ -29,6 +29,7 @@ from wukongs.csparql.terms import Term, iri
 from wukongs.errors import ForkError, NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.forks import Disowned, Lock, fork_error, note_owner
 from wukongs.live.absorption import Timeless, settled, settled_by_event_time
+from wukongs.live.answer_cache import AnswerCache
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
 from wukongs.live.merger import Merger
@@ -285,6 +286,7 @@ class Core:
         )
         self.arrangement = Arrangement("stored graph", self.inference)
         self.windows = EngineWindows(self.arrangement)
+        self.answers = AnswerCache(self.arrangement.trace)
         self.merger = Merger(self.lock, self.arrangement.trace, self.windows.tidy_now)
         self.replayed_to: int | None = None
         """The snapshot number that a replay of the log has come to; None: there is no replay.

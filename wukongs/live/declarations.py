@@ -12,12 +12,13 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.errors import SettingsError, StreamError
-from wukongs.live.continuous import ContinuousQuery, QuerySource, Unread
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
 from wukongs.live.lateness import DROP, OPEN, CarryRule, OnLate, late_option, on_late_option
 from wukongs.live.made_streams import MADE
 from wukongs.live.query_group import check_group
+from wukongs.live.query_source import QuerySource, Unread
 from wukongs.live.readers import Readers
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
@@ -205,10 +206,10 @@ def serve_readers(core: Core, injector: Injector, query: Query) -> None:
     for window in query.dataset.windows:
         name, maker = window.stream, injector.queries.get(window.stream)
         if maker is not None and maker.is_stream and name not in core.streams:
-            options = options_for_readers(core.settings, maker.period_ms)
+            options = options_for_readers(core.settings, maker.times.period_ms)
             check_window(window, make_stream(core, name, options, 0))
             lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
-            injector.made.add(declare_stream(core, name, options, lsn)).begin_after(maker.due_to_ms())
+            injector.made.add(declare_stream(core, name, options, lsn)).begin_after(maker.times.due_to_ms())
 
 
 def options_for_readers(settings: Settings, period_ms: int) -> dict[str, Any]:

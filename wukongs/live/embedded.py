@@ -15,7 +15,6 @@ from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
 from wukongs.errors import SettingsError, StorageError, StreamError
 from wukongs.live.backend import OnResult, RegisteredQuery
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import (
     check_can_make,
@@ -32,6 +31,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, HasStats
 from wukongs.live.lateness import LateTuples, late_tuples_of
+from wukongs.live.query_source import QuerySource
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import open_snapshot
 from wukongs.live.seen_graphs import check_seen

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from wukongs.csparql.algebra import Query
-from wukongs.csparql.functions import depends_on_moment
 from wukongs.incremental.maintained import Maintained
+from wukongs.live.answer_cache import CachedAnswer
 from wukongs.live.query_templates import Template
 from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.stretch import Stretch
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.execution.answer import Answer
 from wukongs.query.paths.kept_paths import PathChanges
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
 from wukongs.store.term_registry import TermReader
 
 
 class Firer(Protocol):
-    """The registered query of a firing (ContinuousQuery)."""
+    """The registered query of a firing (QueryFirings)."""
 
     name: str
-    query: Query
-    windows: QueryWindows
-    is_closed: bool
 
+    @property
+    def query(self) -> Query: ...
+    @property
+    def windows(self) -> QueryWindows: ...
+    @property
+    def is_closed(self) -> bool: ...
     @property
     def plans(self) -> PlanMemo:
         """Its plans, for datasets of all sizes."""
@@ -48,15 +48,13 @@ class Firer(Protocol):
 class Picked:
     """The things that firings share which are picked at one moment. upper: they read below this snapshot number;
     is_before: tuples that match none of them are about to join the stored graph at their time; readings: by the beat of
-    compiled queries; alike_to_ms: up to when others of the beat read the same; twins: of queries that have the same
-    answer, the first firing."""
+    compiled queries; same_to_ms: up to when others of the beat read the same."""
 
     reader: TermReader
     upper: int
     is_before: bool
     readings: dict[object, Reading] = field(default_factory=dict)
-    alike_to_ms: dict[object, int] = field(default_factory=dict)
-    twins: dict[Hashable, Firing] = field(default_factory=dict)
+    same_to_ms: dict[object, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,8 +63,8 @@ class Firing:
     None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
     other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
     of windows, None if the firing has a dataset of its own; maintained: what finds rows of the query by those of the
-    firing before; path_changes: what has changed since then, if paths may be kept; twin: a firing before it with the
-    same answer; answered: the answer, and what reads its terms, once it has run."""
+    firing before; path_changes: what has changed since then, if paths may be kept; cached: its answer, also for other
+    firings, None: it is for this one alone; is_repeated: another firing has found that answer, or is about to."""
 
     query: Firer
     at_ms: int
@@ -75,11 +73,11 @@ class Firing:
     plans: CompiledPlans | None
     maintained: Maintained | None = None
     stretch: Stretch | None = None
-    twin: Firing | None = None
     path_changes: PathChanges | None = None
+    cached: CachedAnswer | None = None
+    is_repeated: bool = False
     explored: BindingTable | None = None
     columns: Columns | None = None
-    answered: tuple[Answer, Utf8Reader] | None = None
 
     @property
     def last_ms(self) -> int:
@@ -122,7 +120,3 @@ class Firing:
     def moment(self) -> Moment:
         """NOW() is the window's end, and a firing that is repeated draws the same random values."""
         return Moment.of_firing(self.query.name, self.at_ms)
-
-    def depends_on_moment(self) -> bool:
-        """Whether another moment may give another answer over the same data."""
-        return depends_on_moment(self.query.query.pattern)

@@ -72,7 +72,7 @@ class Groups:
     def explore(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> None:
         """Find the matches of the patterns of firings of one template at one time, as far as there is something to
         share. If that fails, each finds its own error. stale: plans to be renewed are added to it."""
-        firings = [firing for firing in firings if firing.twin is None and not _goes_alone(firing)]
+        firings = [firing for firing in firings if not (firing.is_repeated or _goes_alone(firing))]
         if len(firings) < 2:
             return
         first = firings[0]  # all read the same windows

@@ -48,13 +48,13 @@ SEALS_BETWEEN_DROPS = 64
 
 class Due:
     """Queries that were found due at one time, and have not fired yet, in order. company: these by what they are run
-    together with (ContinuousQuery.company)."""
+    together with (QueryFirings.company)."""
 
     def __init__(self, queries: Iterable[ContinuousQuery] = ()) -> None:
         self.queries = deque(queries)
         self.company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
         for query in self.queries:
-            if (company := query.company()) is not None:
+            if (company := query.firings.company()) is not None:
                 self.company[company].append(query)
 
     def next(self, is_due: Callable[[ContinuousQuery], bool]) -> ContinuousQuery | None:
@@ -107,10 +107,10 @@ class Injector:
     def company_of(self, query: ContinuousQuery) -> int:
         """Return with how many other queries one is explored together, when they are due at the same time."""
         with self._core.lock:
-            if query.template is None or self._queries.get(query.name) is not query:
+            if query.text.answering.template is None or self._queries.get(query.name) is not query:
                 return 0
-            templates = [other.template for other in self._queries.values() if other is not query]
-        return sum(one is not None and one.shape == query.template.shape for one in templates)
+            templates = [other.text.answering.template for other in self._queries.values() if other is not query]
+        return sum(one is not None and one.shape == query.text.answering.template.shape for one in templates)
 
     @property
     def is_on_result(self) -> bool:
@@ -155,11 +155,11 @@ class Injector:
 
     def _make_changes(self, queries: Iterable[ContinuousQuery], *, is_settled: bool = False) -> bool:
         """Let queries make the changes for which no firing is left that comes before them. Return whether there was
-        one. is_settled: as for ContinuousQuery.make_changes."""
+        one. is_settled: as for QueryChanges.make."""
         is_any = False
         for query in list(queries):
-            is_any |= query.make_changes(is_settled=is_settled)
-            if query.is_closed or not query.has_changes:
+            is_any |= query.changes.make(is_settled=is_settled)
+            if query.is_closed or not query.changes.is_any:
                 self._changing.pop(query, None)
         if is_any:
             self._core.changed.notify_all()
@@ -183,7 +183,7 @@ class Injector:
         self._compiled.forget()
         readers = list(self._beats.earliest())
         self._alone = {frozenset(one.windows.states.values()) for one in readers if not one.windows.reads_stored}
-        self._counts_only = any(one.step_ms is None for one in readers)
+        self._counts_only = any(one.text.step_ms is None for one in readers)
         windows = [window for one in readers for window in one.query.dataset.windows]
         for name in streams:
             state = self._core.streams.get(name)
@@ -430,7 +430,9 @@ class Injector:
             return None
         if self._first is None:
             come = core.joining_predicates(end_ms)
-            self._first = Due(query for query in self._ready.queries if come and query.fires_before(come, end_ms))
+            self._first = Due(
+                query for query in self._ready.queries if come and query.firings.fires_before(come, end_ms)
+            )
         query = self._first.next(self._is_due)
         return None if query is None else (query, self._first)
 
@@ -439,26 +441,26 @@ class Injector:
         skipped. All of them read the same snapshot. With each, the firings behind it that have its answer are picked
         (wukongs.live.stretch), as far as they read below `upper`."""
         at_ms, company = self._ready_ms, [query]
-        if (key := query.company()) is not None:
-            waiting, beats, sn = due.company[key], {query.beat}, query.windows.sn_at(at_ms)
+        if (key := query.firings.company()) is not None:
+            waiting, beats, sn = due.company[key], {query.text.beat}, query.windows.sn_at(at_ms)
             while waiting and len(company) < FIRINGS_MAX:
                 other = waiting.popleft()
                 if other is query or not self._is_due(other):
                     continue
-                if other.beat not in beats:
+                if other.text.beat not in beats:
                     other_sn = other.windows.sn_at(at_ms)
                     if None not in (sn, other_sn) and sn != other_sn:
                         waiting.appendleft(other)
                         break
-                    beats.add(other.beat)
+                    beats.add(other.text.beat)
                     sn = other_sn if sn is None else sn
                 company.append(other)
         is_before = self._core.open_ms == at_ms
         firings, picked = [], Picked(self._core.registry.snapshot_reader(), upper, is_before)
         for each in company:
-            if each.is_skipped(at_ms):
-                each.leave_out(at_ms)
-            elif (firing := each.prepare(at_ms, picked)) is not None:
+            if each.firings.is_skipped(at_ms):
+                each.firings.leave_out(at_ms)
+            elif (firing := each.firings.prepare(at_ms, picked)) is not None:
                 firings.append(firing)
         last_ms = max((each.last_ms for each in firings if each.query.windows.reads_stored), default=at_ms)
         if last_ms > at_ms and self._core.query_log is None:
@@ -468,13 +470,13 @@ class Injector:
     def _is_due(self, query: ContinuousQuery) -> bool:
         if self._queries.get(query.name) is not query:
             return False
-        return (query.due() if query.step_ms is None else query.next_ms) == self._ready_ms
+        return (query.times.due() if query.text.step_ms is None else query.times.next_ms) == self._ready_ms
 
     def _keep_budgets(self) -> None:
         """Make room in the streams whose slices take more than they may."""
         for state in self._core.moving:
             if state.ring.size_bytes > state.slice_bytes_max:
-                needs = [query.needs_after() for query in self._beats.earliest()]
+                needs = [query.times.needs_after() for query in self._beats.earliest()]
                 collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
 
     def _merge(self) -> float | None:
@@ -520,14 +522,14 @@ class Injector:
         and records of late streams that none needs."""
         for state in self._core.streams.values():
             if len(state.joins) > 1:
-                readers = [one for one in self._beats.earliest() if one.reads_joins_of(state)]
-                nexts = [NOT_YET_MS if one.next_ms is None else one.next_ms for one in readers]
+                readers = [one for one in self._beats.earliest() if one.times.reads_joins_of(state)]
+                nexts = [NOT_YET_MS if one.times.next_ms is None else one.times.next_ms for one in readers]
                 state.forget_joins(min(nexts, default=FOREVER_MS))
         for state, keep_after_ms in self.keep_after_ms():
             self._core.drop_slices(state, keep_after_ms)
         arrivals: dict[str, int] = {}
         for query in self._beats.earliest():
-            for stream, after in query.arrivals_needed().items():
+            for stream, after in query.times.arrivals_needed().items():
                 arrivals[stream] = min(after, arrivals.get(stream, after))
         for stream, after in arrivals.items():
             self._core.release(self._core.streams[stream].ring.drop_arrivals(after))
@@ -538,7 +540,7 @@ class Injector:
         core = self._core
         needed: dict[str, int] = {}
         for query in self._beats.earliest():
-            for stream, keep_after_ms in query.keep_after_ms().items():
+            for stream, keep_after_ms in query.times.keep_after_ms().items():
                 needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
         found = []
         for state in core.moving:

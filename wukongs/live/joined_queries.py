@@ -20,11 +20,10 @@ of the window logs.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,14 +33,16 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import replaced
 from wukongs.errors import BudgetExceeded, WukongsError
-from wukongs.live.continuous import CLOSE_S, ContinuousQuery, QuerySource, is_over
+from wukongs.live.continuous import CLOSE_S, ContinuousQuery
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.declarations import parse_continuous, register_query
+from wukongs.live.firing import Firer
 from wukongs.live.injector import Injector
+from wukongs.live.joined_blocks import Block, Blocks
 from wukongs.live.query_shapes import Shape, hole, shape_of
+from wukongs.live.query_source import QuerySource, is_over
 from wukongs.live.readers import Readers
 from wukongs.live.stream_state import StreamState
-from wukongs.live.stretch import Stretch
 from wukongs.live.window_log import (
     LAST_MS,
     OWN,
@@ -50,7 +51,6 @@ from wukongs.live.window_log import (
     Cursor,
     Gap,
     LoggedWindow,
-    UnreadBudget,
     WindowLog,
 )
 from wukongs.live.windows import firing_step, first_firing, first_multiple
@@ -75,171 +75,8 @@ Array = TypeVar("Array", Int64Array, BoolArray)
 _ADVICE = "Let its patterns share variables, or start from a constant"
 
 
-@dataclass(slots=True, eq=False)
-class Block:
-    """A window of all queries of a group, or the error or gap in its place. stretch: the firings, up to its end, for
-    which it stands, None: one; numbers : int64[rows], rising, of the
-    queries that its rows are for; left: queries that have not taken their part; taken: those that have, of a silent
-    window."""
-
-    end_ms: int
-    item: WindowResult | WukongsError
-    gap: Gap | None
-    stretch: Stretch | None
-    numbers: Int64Array
-    left: int = 0
-    taken: list[int] = field(default_factory=list)
-
-    @property
-    def begin_ms(self) -> int:
-        """The first firing that it stands for."""
-        if self.stretch is not None:
-            return self.stretch.first_ms
-        return self.end_ms if self.gap is None else self.gap.from_ms
-
-    @property
-    def count(self) -> int:
-        """How many windows of a query it stands for."""
-        return 1 if self.stretch is None else self.stretch.count
-
-    @property
-    def size_bytes(self) -> int:
-        return WINDOW_BYTES + (self.item.size_bytes if isinstance(self.item, WindowResult) else 0)
-
-    def rows_of(self, number: int) -> tuple[int, int]:
-        """Return where the rows of a query begin and end."""
-        lo = int(self.numbers.searchsorted(number))
-        return lo, int(self.numbers.searchsorted(number, "right"))
-
-
-class Blocks:
-    """The blocks of a group by their place, from the oldest that somebody has not taken. A Holder of the budget.
-
-    is_silent: windows without rows are not reported, so a block is kept only for queries that have rows in it."""
-
-    ends_when_full = False
-
-    def __init__(self, is_silent: bool, budget: UnreadBudget | None) -> None:
-        """budget: None for blocks that are counted no more."""
-        self.is_silent = is_silent
-        self.end = 0
-        """The place of the next block."""
-        self.first_ms: int | None = None
-        self.last_ms: int | None = None
-        """The firings of the first and the last block."""
-        self.size_bytes = 0
-        self.dropped: dict[int, Gap] = {}
-        """Query -> the silent windows that it has lost."""
-        self._held: dict[int, Block] = {}
-        self._stretches = 0
-        """Blocks that are held and stand for more than one window."""
-        self._is_over = False
-        self._budget = budget
-        if budget is not None:
-            budget.join(self)
-
-    @property
-    def count_held(self) -> int:
-        return len(self._held)
-
-    def untaken_ms(self) -> int | None:
-        """Return the end of the oldest window, or error, that is held; None if there is none."""
-        return next((block.begin_ms for block in self._held.values() if block.gap is None), None)
-
-    def add(self, block: Block) -> None:
-        if block.end_ms < LAST_MS:
-            if self.first_ms is None:
-                self.first_ms = block.begin_ms if block.gap is None else block.end_ms
-            self.last_ms = block.end_ms
-        if block.left:
-            self._held[self.end] = block
-            self._stretches += block.stretch is not None
-            self._grow(block.size_bytes)
-            if self._budget is not None:
-                self._budget.make_room(self)
-        self.end += 1
-
-    def held_from(self, place: int) -> Iterator[tuple[int, Block]]:
-        """Yield the blocks that are held from a place on, with their places."""
-        oldest = next(iter(self._held), self.end)
-        for at in range(max(place, oldest), self.end):
-            block = self._held.get(at)
-            if block is not None:
-                yield at, block
-
-    def concerns(self, block: Block, number: int) -> bool:
-        """Tell whether a query has a part in a block."""
-        if not self.is_silent or not isinstance(block.item, WindowResult):
-            return True
-        lo, hi = block.rows_of(number)
-        return hi > lo
-
-    def count_for(self, number: int, place: int, since_ms: int) -> int:
-        """Return how many windows a query has to take from a place on. since_ms: its first firing."""
-        if not self.is_silent and self._stretches == 0:  # all take all, in order
-            places = range(max(place, next(iter(self._held), self.end)), self.end)
-            return len(places) - bisect_left(places, since_ms, key=lambda at: self._held[at].end_ms)
-        held = (block for _, block in self.held_from(place) if block.end_ms >= since_ms)
-        return sum(block.count for block in held if self.concerns(block, number))
-
-    def done(self, place: int, block: Block, number: int) -> None:
-        """Note that a query has taken its part, which had begun by then."""
-        block.left -= 1
-        if self.is_silent:
-            block.taken.append(number)
-        if block.left <= 0:
-            self._let_go(place)
-
-    def _let_go(self, place: int) -> None:
-        block = self._held.pop(place, None)
-        if block is not None:
-            self._stretches -= block.stretch is not None
-            self._grow(-block.size_bytes)
-            if self._is_over:
-                self.end_here()
-
-    def end_here(self) -> None:
-        """Be counted no more once the last block is taken: none comes any more."""
-        self._is_over = True
-        if self._budget is not None and not self._held:
-            self._budget.leave(self)
-
-    def _grow(self, size_bytes: int) -> None:
-        self.size_bytes += size_bytes
-        if self._budget is not None:
-            self._budget.count(self, size_bytes)
-
-    def drop_oldest(self) -> None:
-        """Let the oldest block go, for the budget. Of silent windows note which queries lose one."""
-        place, block = next(iter(self._held.items()))
-        self._let_go(place)
-        if self.is_silent:
-            gap = Gap(block.begin_ms, block.end_ms, block.count)
-            for number in np.setdiff1d(block.numbers, block.taken).tolist():
-                known = self.dropped.get(number)
-                self.dropped[number] = gap if known is None else Gap.joined((known, gap))
-
-    @staticmethod
-    def end_full() -> None:
-        raise AssertionError("blocks are dropped")
-
-    def rest(self, number: int, place: int, since_ms: int) -> Blocks:
-        """Return blocks that are one query's alone, with all that it has not taken, and count it no more here.
-        since_ms: its first firing."""
-        own = Blocks(self.is_silent, None)
-        own.first_ms, own.last_ms, own.end = self.first_ms, self.last_ms, self.end
-        if (gap := self.dropped.pop(number, None)) is not None:
-            own.dropped[number] = gap
-        for at, block in list(self.held_from(place)):
-            if block.end_ms >= since_ms and self.concerns(block, number):
-                own._held[at] = replace(block, left=1, taken=[])
-                own._stretches += block.stretch is not None
-                self.done(at, block, number)
-        return own
-
-
 class JoinedGroup:
-    """The queries of one shape that fire as one: what the lead is asked for (continuous.Rows). Their numbers are places
+    """The queries of one shape that fire as one: what the lead is asked for (query_text.Rows). Their numbers are places
     in the arrays below, and rise in the order in which they have come."""
 
     references = _NO_IDS
@@ -273,6 +110,8 @@ class JoinedGroup:
         """The first firing of each, _GONE_MS of those that have left."""
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
+        self.version = 0
+        """Do as query_text.Rows.version."""
         self._stats: tuple[int, dict[str, Any]] | None = None
         """Those of the lead, and how many blocks there were then."""
         self.watched: dict[int, JoinedQuery] = {}
@@ -293,7 +132,7 @@ class JoinedGroup:
         not known yet."""
         if len(self.members) >= GROUP_MAX or self.lead.is_closed:
             return False
-        next_ms = self.lead.next_firing()
+        next_ms = self.lead.times.next_firing()
         return next_ms is None if first_ms is None else next_ms is not None and first_ms >= next_ms
 
     def add(self, member: JoinedQuery, ids: Int64Array, is_taken: BoolArray, counts: Mapping[str, int]) -> None:
@@ -306,7 +145,7 @@ class JoinedGroup:
             self._ids[number], self._is_taken[number] = ids, is_taken
             self._counts[number] = [counts[name] for name in COUNTS]
             self._since_ms[number] = member.since_ms
-            self._rows = None
+            self._rows, self.version = None, self.version + 1
             self.members.append(member)
             self.count += 1
             member.stand(self, number)
@@ -317,7 +156,7 @@ class JoinedGroup:
         self.members[number] = None
         self._since_ms[number] = _GONE_MS
         self.count -= 1
-        self._rows = None
+        self._rows, self.version = None, self.version + 1
         self.watched.pop(number, None)
         self._core.registry.release(self._ids[number][self._is_taken[number]])
         if not self.count:
@@ -361,7 +200,7 @@ class JoinedGroup:
             return self._rows
 
     def had(self, at_ms: int) -> bool:
-        """Do as continuous.Rows.had."""
+        """Do as query_text.Rows.had."""
         return not self._has_begun(at_ms).any()
 
     def taken_ms(self, taken_of: Callable[[int], int | None]) -> int:
@@ -379,12 +218,12 @@ class JoinedGroup:
             return min(found)
 
     def alike_to_ms(self, at_ms: int) -> int:
-        """Do as continuous.Rows.alike_to_ms: until another query has its first firing."""
+        """Do as query_text.Rows.alike_to_ms: until another query has its first firing."""
         later = self._since_ms[: len(self.members)]
         return int(np.min(later[later > at_ms], initial=_GONE_MS)) - 1
 
     def untaken_ms(self) -> int | None:
-        """Do as continuous.Rows.untaken_ms."""
+        """Do as query_text.Rows.untaken_ms."""
         with self._core.unread.lock:
             found = [ms for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             read = (one for one in self.members if one is not None and one.is_read)
@@ -392,11 +231,11 @@ class JoinedGroup:
             return min(found, default=None)
 
     def told(self) -> str:
-        """Do as continuous.Rows.told."""
+        """Do as query_text.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"
 
-    def divide(self, at_ms: int) -> list[ContinuousQuery]:
-        """Do as continuous.Rows.divide."""
+    def divide(self, at_ms: int) -> Sequence[Firer]:
+        """Do as query_text.Rows.divide."""
         with self._core.lock:
             members = [member for member in self.members if member is not None]
             if len(members) < 2 or self.lead.is_closed:
@@ -405,14 +244,16 @@ class JoinedGroup:
             for number, part in enumerate((members[:half], members[half:])):
                 name = f"{self.lead.name}, part {number}" if len(part) > 1 else f"{part[0].name} in a group of its own"
                 shape, before = Shape(self._query, self._first), (*self._before, self.blocks)
-                group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms, before)
-                group.lead.stand_behind(at_ms)
+                group = JoinedGroup(
+                    self._core, self._injector, shape, self._first_ids, name, self.lead.times.from_ms, before
+                )
+                group.lead.firings.stand_behind(at_ms)
                 self._core.journal.delivery.hand_on(self.lead.lsn, group.lead.lsn, -LAST_MS)
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
                 self._injector.add(group.lead)
-                leads.append(group.lead)
+                leads.append(group.lead.firings)
             with self._core.unread.lock:
                 self._end_lead()
             return leads
@@ -644,14 +485,16 @@ class JoinedQuery:
                 with core.unread.lock:
                     readers = self.readers
                 parsed = parse_continuous(self.source)
-                query = ContinuousQuery(core, injector, parsed, None, self.source, 0, lead.from_ms, readers=readers)
-                query.go_on_from(lead, self.since_ms)
+                query = ContinuousQuery(
+                    core, injector, parsed, None, self.source, 0, lead.times.from_ms, readers=readers
+                )
+                query.times.go_on_from(lead.times, self.since_ms)
         try:
             yield query
         finally:
             if query is not self._alone:
                 with core.lock:
-                    query.forget_text()
+                    query.text.forget()
 
     # --- what is done alone -------------------------------------------------------------------------------------------
 
@@ -693,16 +536,16 @@ class JoinedQuery:
                 core.check_is_open()  # else no firing is waited for, and nobody would end the query
                 group, lead = self._group, self._group.lead
                 if lead.is_firing:
-                    lead.wait_for_firing()
+                    lead.changes.wait_for_firing()
                     continue
                 with core.unread.lock:
                     readers = self.readers
                     readers.log.detach()
                 self._joined.forget(self)
                 injector, query = self._joined.injector, parse_continuous(self.source)
-                alone = register_query(core, injector, query, None, self.source, self.lsn, lead.from_ms, readers)
+                alone = register_query(core, injector, query, None, self.source, self.lsn, lead.times.from_ms, readers)
                 alone.is_recovered = self.is_recovered
-                alone.go_on_from(lead, self.since_ms)
+                alone.times.go_on_from(lead.times, self.since_ms)
                 core.journal.delivery.hand_on(lead.lsn, self.lsn, self.since_ms)
                 with core.unread.lock:
                     counts = group.counts_of(self.number)
@@ -727,7 +570,7 @@ class JoinedQuery:
                 if left_s <= 0 or core.failure is not None:
                     self._close(own, None)
                 else:
-                    own.lead.change_after_due(partial(self._close, own), left_s)
+                    own.lead.changes.make_after_due(partial(self._close, own), left_s)
             alone = self._alone
         if alone is not None:
             alone.close()
@@ -738,7 +581,7 @@ class JoinedQuery:
         """Leave a group and end. after_ms: as in QueryChange. Called with the engine's lock held."""
         if self._group is not group or self._is_closed:
             return
-        core, from_ms = self._joined.core, group.lead.change_ms(after_ms)
+        core, from_ms = self._joined.core, group.lead.times.change_ms(after_ms)
         core.journal.commit({"op": "close", "query": self.name, "from_ms": from_ms})
         if (query_log := self._query_log()) is not None:
             query_log.close_query(self.name)
@@ -775,8 +618,8 @@ class JoinedQuery:
         """Return its next firing, None if that is not known yet, and the event time from which it counts."""
         assert self._group is not None, self.name
         lead = self._group.lead
-        next_ms = lead.next_firing()
-        return next_ms if next_ms is None else max(next_ms, self.since_ms), lead.from_ms
+        next_ms = lead.times.next_firing()
+        return next_ms if next_ms is None else max(next_ms, self.since_ms), lead.times.from_ms
 
     @property
     def place(self) -> Hashable:
@@ -949,7 +792,7 @@ class JoinedQueries:
     @staticmethod
     def is_lead(query: ContinuousQuery) -> bool:
         """Tell whether a query is asked for a group, and was registered by nobody."""
-        return isinstance(query.group, JoinedGroup)
+        return isinstance(query.text.group, JoinedGroup)
 
     def join(
         self,
@@ -989,7 +832,7 @@ class JoinedQueries:
             lead = f"group {self._made} of queries like {name}"
             group = self._groups[shape.query] = JoinedGroup(self.core, self.injector, shape, ids, lead, from_ms)
             if first_ms is not None:
-                group.lead.skip_to(first_ms - step_ms)
+                group.lead.times.skip_to(first_ms - step_ms)
             self.injector.add(group.lead)
         since_ms = -LAST_MS if first_ms is None else first_ms
         came = came or _NOT_READ
@@ -1052,7 +895,7 @@ class JoinedQueries:
 
     def named(self, query: str) -> str:
         """Name those who have registered a query, if it is a lead."""
-        group = self.injector.queries[query].group
+        group = self.injector.queries[query].text.group
         if not isinstance(group, JoinedGroup):
             return query
         first = next(member.name for member in group.members if member is not None)

@@ -51,9 +51,10 @@ class Producer(Protocol):
     """A registered query or a live view, which may make a stream. made: that stream, if it is there."""
 
     name: str
-    is_paused: bool
     made: Made | None
 
+    @property
+    def is_paused(self) -> bool: ...
     @property
     def makes(self) -> str | None:
         """The IRI of the stream that it makes, None: it makes none."""

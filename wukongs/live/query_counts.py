@@ -89,7 +89,7 @@ class QueryCounts:
         for mechanism in used:
             self.found_by[mechanism] += count
         if count > 1:
-            self.found_by[Mechanism.STRETCH] += count - 1
+            self.found_by[Mechanism.CACHED] += count - 1
 
     def take_over(self, windows: int, rows: int, errors: int, not_reported: int, last_rows: int) -> None:
         """Go on from what was counted elsewhere, but for errors that were counted here."""

@@ -92,7 +92,9 @@ def _unsupported(part: str, advice: str) -> UnsupportedFeatureError:
 
 
 class QueryGroup:
-    """The queries of one table."""
+    """The queries of one table. version: they are always the same."""
+
+    version = 0
 
     def __init__(self, registry: TermRegistry, query: Query, bindings: str) -> None:
         """bindings: checked by check_group. Called with the engine's lock held."""

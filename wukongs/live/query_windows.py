@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -15,13 +15,14 @@ from wukongs.incremental.versions import Evaluation
 from wukongs.incremental.window_join import WindowJoin
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow, StoredSince
+from wukongs.live.input_versions import InputVersions
 from wukongs.live.path_changes import PathWatch
 from wukongs.live.reading import dataset_of, terms_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
-from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
+from wukongs.live.stretch import Places
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
 from wukongs.query.limits import Limits
 from wukongs.query.paths.kept_paths import PathChanges, may_be_kept
@@ -35,18 +36,25 @@ from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.lookup_kernels import count_edges
 from wukongs.store.membership import Membership
-from wukongs.store.snapshot import tick_of, tick_sn
+from wukongs.store.snapshot import tick_sn
 
 
 @dataclass(slots=True)
 class Reading:
-    """The data that one firing reads. dataset: None for a compiled query, which finds it in the table of windows;
-    extents: of each window of the clause, in order, if they are asked for; partial: a window reaches back further than
-    the engine holds; error: a window needs what its stream had no room for; needs_ms: per stream, the time after which
-    all tuples that it reads have come; spans: name -> (start_ms, end_ms), of each stream the window that reaches back
-    the farthest, and of each window that has an IRI of its own, its own; start_ms: where the earliest begins."""
+    """The data that one firing reads.
+
+    dataset: None for a compiled query, which finds it in the table of windows.
+    sn: that of the stored graphs; None: it reads none.
+    extents: of each window of the clause, in order.
+    partial: a window reaches back further than the engine holds.
+    error: a window needs what its stream had no room for.
+    needs_ms: per stream, the time after which all tuples that it reads have come.
+    spans: name -> (start_ms, end_ms), of each stream the window that reaches back the farthest, and of each window that
+    has an IRI of its own, its own.
+    start_ms: where the earliest begins."""
 
     dataset: Dataset | None
+    sn: int | None
     extents: tuple[Extent, ...]
     partial: bool
     error: BudgetExceeded | None
@@ -91,6 +99,8 @@ class QueryWindows:
         """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
         self._stored_predicates = _predicates_of(matched_in_stored(query), constants)
         """Those that can be matched in the stored graphs."""
+        stored = self._stored_predicates if self.reads_stored else None
+        self._versions = InputVersions(core, query, self._timed, self._counted, self.states, self.matched, stored)
         self.beat: object = self
         """It is equal for windows that are read at the same times, and have the same content."""
         if not self._counted:
@@ -359,46 +369,13 @@ class QueryWindows:
                 return True
         return False
 
-    def alike_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
-        """Return up to when, at most to_ms, firings read the same as the one at a time, below a snapshot number.
-        to_ms: the query is covered up to there. Called when everything up to at_ms is sealed."""
-        edges: list[int] = []
-        for window in self._timed:
-            state = self.states[window.stream]
-            ring, batch_ms = state.ring, state.batch_ms
-            span = interval(window, batch_ms, at_ms)
-            if any(last > span.after for _, last in state.refused):
-                return at_ms
-            held = ring.extent(span.after, span.to)
-            lacks_to = None if state.slice_filter is None else state.slice_filter.lacks_to(self.matched[window.stream])
-            behind = (None if held is None else held[0], ring.lost_to, lacks_to)
-            edges += [
-                leaves_ms(window, batch_ms, number) for number in behind if number is not None and number > span.after
-            ]
-            ahead = (ring.next_after(span.to), state.next_waiting)
-            edges += [enters_ms(window, batch_ms, number) for number in ahead if number is not None]
-        for window in self._counted:
-            state = self.states[window.stream]
-            ahead = (state.ring.arrivals.next_edge(at_ms // state.batch_ms, 1), state.next_waiting)
-            edges += [number * state.batch_ms for number in ahead if number is not None]
-        to_ms = earliest(edges, to_ms)
-        if self.reads_stored and to_ms > at_ms:
-            to_ms = self._stored_alike_to_ms(at_ms, to_ms, upper)
-        return max(at_ms, to_ms)
+    def same_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
+        """Do as InputVersions.same_to_ms."""
+        return self._versions.same_to_ms(at_ms, to_ms, self.sn_at(at_ms), upper)
 
-    def _stored_alike_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
-        """Return up to when, at most to_ms, firings read the stored graph as the one at a time does."""
-        core = self._core
-        if core.reach is not None or any(state.joined_at(at_ms) >= 0 for state in self.states.values()):
-            return at_ms
-        sn, states = self.sn_at(at_ms), core.streams.values()
-        assert sn is not None, self._name
-        changes = [entry.lower for entry in core.arrangement.trace.entries() if entry.lower > sn]
-        changed_ms = tick_of(min([*changes, upper]) - 1)
-        if changed_ms is None:
-            return at_ms
-        joins = [number * state.batch_ms for state in states if (number := state.next_joining) is not None]
-        return earliest(joins, min(to_ms, core.progress.exposed_ms(), changed_ms))
+    def versions(self, reading: Reading) -> Hashable:
+        """Return the versions of its inputs that a firing reads; None: they are not known."""
+        return self._versions.of(reading.extents, reading.sn)
 
     def places(self, at_ms: int) -> Places:
         """Return where the windows lie from a time on, as long as they hold the same."""
@@ -412,9 +389,9 @@ class QueryWindows:
         found = self._counted_window(window, at_ms)[1]
         return None if found.after == found.to else found
 
-    def read(self, at_ms: int, *, is_compiled: bool = False, with_extents: bool = True) -> Reading:
+    def read(self, at_ms: int, *, is_compiled: bool = False) -> Reading:
         """Pick what the firing at a time reads, when everything up to then is sealed. is_compiled: it is written into
-        the engine's table, where it stays until something else is picked. with_extents: extents are asked for."""
+        the engine's table, where it stays until something else is picked."""
         shared = self._shared_windows()
         partial = False
         error = None
@@ -440,8 +417,7 @@ class QueryWindows:
                 if state.slice_filter is not None:
                     lacks_to = state.slice_filter.lacks_to(self.matched[stream])
                     partial |= lacks_to is not None and span.after < lacks_to
-                if with_extents:
-                    extents.append(ring.extent(span.after, span.to))
+                extents.append(ring.extent(span.after, span.to))
             if state.refused and error is None:
                 error = refused(self._name, at_ms, span, state)
             after_ms = span.after * state.batch_ms
@@ -458,7 +434,7 @@ class QueryWindows:
             self._core.windows.write([stands for _, _, stands in shared if stands is not None], sn)
         else:
             dataset = self._dataset(windows, sn)
-        return Reading(dataset, tuple(extents), partial, error, needs_ms, spans | named, start_ms)
+        return Reading(dataset, sn, tuple(extents), partial, error, needs_ms, spans | named, start_ms)
 
     def is_of_beat(self, reading: Reading) -> bool:
         """Tell whether what was picked for a compiled query holds for all of its beat."""

@@ -59,7 +59,7 @@ class Standing:
 
     def _tell(self, state: StreamState, stood_s: float) -> bool:
         """Log whom a stream holds back; tell whether there is anybody."""
-        queries = sorted(query.name for query in self._queries() if state.iri in query.waits_on())
+        queries = sorted(query.name for query in self._queries() if state.iri in query.times.waits_on())
         streams = self._held_streams(state)
         held = [f"{what} {_some(names)}" for what, names in (("queries", queries), ("streams", streams)) if names]
         if held:

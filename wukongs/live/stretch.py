@@ -1,13 +1,13 @@
-"""Stretch: firings of one query, one after the other, whose windows hold the same (docs/decisions/0044-stretches.md).
+"""Stretch: firings of one query, one after the other, that read the same versions of its inputs
+(docs/decisions/0044-stretches.md).
 
-Such firings have one answer. It is evaluated once and logged once, and a window is made of it for each firing when
+They are due together, have one answer (answer_cache.py), and are logged once: a window is made for each firing when
 somebody reads it. A firing by itself is a stretch of one.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from wukongs.csparql.algebra import StreamWindow
@@ -67,22 +67,3 @@ class Stretch:
         found.snapshot, found.end_ms = tick_sn(at_ms), at_ms
         found.start_ms, found.windows = self.places.at(at_ms)
         return found
-
-
-def leaves_ms(window: StreamWindow, batch_ms: int, number: int) -> int:
-    """Return the first time at which a window has left a stream batch behind."""
-    return _closing(window, number * batch_ms + window.range_ms)
-
-
-def enters_ms(window: StreamWindow, batch_ms: int, number: int) -> int:
-    """Return the first time at which a window that has not reached a stream batch holds it."""
-    return _closing(window, number * batch_ms)
-
-
-def _closing(window: StreamWindow, time_ms: int) -> int:
-    return -(-time_ms // window.step_ms) * window.step_ms
-
-
-def earliest(times_ms: Iterable[int], otherwise_ms: int) -> int:
-    """Return the last time before all of some times, at most another one."""
-    return min(otherwise_ms, min(times_ms, default=otherwise_ms + 1) - 1)

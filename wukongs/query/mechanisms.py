@@ -39,12 +39,8 @@ class Mechanism(StrEnum):
     """For a table of arguments: the exploration has started from these."""
     ROWS_PROBED = "arguments_probed"
     """For a table of arguments: patterns were explored first, and the index of the table was asked."""
-    TWIN = "shared_answer"
-    """Another query with the same answer has found it."""
-    STRETCH = "repeated_answer"
-    """The firing before has found it: the windows have not changed."""
-    NOTHING = "cached_empty_answer"
-    """All windows were empty, and the answer to that was known."""
+    CACHED = "cached_answer"
+    """Another firing has found it, of this query or another one, over the same versions of its inputs."""
 
 
 Used: TypeAlias = set[Mechanism]

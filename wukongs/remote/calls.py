@@ -25,12 +25,12 @@ import pyarrow as pa
 from wukongs.errors import DataError, StreamError
 from wukongs.live.argument_tables import text_table
 from wukongs.live.backend import RegisteredQuery, query_from
-from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.engine_like import EngineLike
 from wukongs.live.grants import ALL, Grant
 from wukongs.live.injector import not_settled
 from wukongs.live.query_group import bindings_table, bindings_text
+from wukongs.live.query_source import QuerySource
 from wukongs.live.stream import Stream, push_many
 from wukongs.live.update_documents import check_loads
 from wukongs.live.views.live_view import LiveView

@@ -21,12 +21,12 @@ from wukongs.errors import DataError, NodeUnavailable, SettingsError, WukongsErr
 from wukongs.live.argument_tables import Arguments, table_text
 from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.bulk_load import log_malformed
-from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import DROP, Late, OnLate, on_late_option
 from wukongs.live.prepared_query import PreparedQuery, check_one_shot
 from wukongs.live.query_group import bindings_text
+from wukongs.live.query_source import UNREAD_BYTES_MAX, Unread
 from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Pushable, Time, check_call, check_tables, named
 from wukongs.live.table_change import TableChange

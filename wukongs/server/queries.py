@@ -23,8 +23,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from wukongs.engine import Engine
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery, query_from
-from wukongs.live.continuous import QuerySource
 from wukongs.live.query_group import bindings_text
+from wukongs.live.query_source import QuerySource
 from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.view_log import Position

@@ -24,7 +24,7 @@ from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.node_disk import NODE_FILE, NodeDisk, NodeFolder, Owner
 from wukongs.engine import Engine
 from wukongs.errors import BudgetExceeded, CorruptionError, SettingsError, StorageError, StreamError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.query_firings import QueryFirings
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Change
@@ -143,9 +143,9 @@ def test_a_window_that_is_due_at_a_checkpoint_and_not_reported_yet_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The power is cut between the checkpoint and the report."""
-    may_report, run = threading.Event(), ContinuousQuery._run
+    may_report, run = threading.Event(), QueryFirings._run
 
-    def run_late(query: ContinuousQuery, firing: Any, due_at_s: float) -> None:
+    def run_late(query: QueryFirings, firing: Any, due_at_s: float) -> None:
         assert may_report.wait(END_S)
         run(query, firing, due_at_s)
 
@@ -155,7 +155,7 @@ def test_a_window_that_is_due_at_a_checkpoint_and_not_reported_yet_is_not_lost(
         push(stream, 0, 10)
         stream.advance(1000)
         nodes[0].engine.settle(END_S)
-        monkeypatch.setattr(ContinuousQuery, "_run", run_late)
+        monkeypatch.setattr(QueryFirings, "_run", run_late)
         push(stream, 10, 30)
         stream.advance(3000)
         deadline = time.monotonic() + END_S
@@ -419,7 +419,7 @@ def test_a_stream_that_began_behind_the_checkpoint_feeds_what_a_query_makes(tmp_
         nodes[0].engine.settle(END_S)
         cut_off(nodes)
     with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
-        assert {query.from_ms for query in nodes[0].store.injector.queries.values()} <= {None, 100}
+        assert {query.times.from_ms for query in nodes[0].store.injector.queries.values()} <= {None, 100}
         stream = nodes[0].backend.declared(EX + "s")
         push(stream, 1, 8)
         stream.advance(800)

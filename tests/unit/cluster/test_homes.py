@@ -18,7 +18,7 @@ from wukongs.cluster.node_payloads import Registration
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.times import first_tick_of
 from wukongs.errors import NodeUnavailable, StreamError
-from wukongs.live.continuous import QuerySource
+from wukongs.live.query_source import QuerySource
 from wukongs.live.stream_state import StreamState
 from wukongs.protocol.control import Member, Registered
 from wukongs.protocol.membership import Watch

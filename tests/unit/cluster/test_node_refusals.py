@@ -15,7 +15,7 @@ from tests.unit.cluster.wires import wired
 from tests.unit.wire.pieces import make_piece
 from wukongs.cluster.times import first_tick_of
 from wukongs.errors import DataError, SettingsError, StreamError, WukongsError
-from wukongs.live.continuous import QuerySource
+from wukongs.live.query_source import QuerySource
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change, DeclareStream, RegisterQuery, Sn
 from wukongs.settings import Settings

@@ -21,9 +21,9 @@ from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slices import SLICES
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.errors import CompactedError, GapError
-from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import stream_options
 from wukongs.live.pieces import Close
+from wukongs.live.query_source import QuerySource
 from wukongs.protocol import events as ev
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn

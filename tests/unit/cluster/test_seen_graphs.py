@@ -12,7 +12,7 @@ from tests.engine_helpers import A as S
 from tests.engine_helpers import at
 from wukongs.cluster.node_payloads import Registration, read_registration
 from wukongs.errors import AccessError
-from wukongs.live.continuous import QuerySource
+from wukongs.live.query_source import QuerySource
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 GRAPHS = ("http://ex/g0", "http://ex/g1", "http://ex/g2")

@@ -19,10 +19,10 @@ from tests.inside import core_of, ingest_of
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.adapters.feeds.spool import Spool
 from wukongs.durable.durability import DurableJournal
-from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.firing import Firing
 from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open
+from wukongs.live.query_firings import QueryFirings
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk
 
@@ -357,13 +357,13 @@ def test_windows_that_are_alike_come_again_without_what_was_stored_while_they_fi
 ) -> None:
     """By a load that had waited for an earlier time."""
     waits, fires, is_loaded = threading.Event(), threading.Event(), threading.Event()
-    run = ContinuousQuery.run
+    run = QueryFirings.run
 
     def is_behind(*_: object) -> bool:
         waits.set()
         return not fires.is_set()
 
-    def running(query: ContinuousQuery, firing: Firing, due_at_s: float) -> None:
+    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
         fires.set()
         assert is_loaded.wait(60)
         run(query, firing, due_at_s)
@@ -380,7 +380,7 @@ def test_windows_that_are_alike_come_again_without_what_was_stored_while_they_fi
     engine.settle(timeout_s=60)
     with monkeypatch.context() as patched:
         patched.setattr(Injector, "_is_behind", is_behind)
-        patched.setattr(ContinuousQuery, "run", running)
+        patched.setattr(QueryFirings, "run", running)
         loading = threading.Thread(target=load_more)
         loading.start()
         assert waits.wait(60)

@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.inside import core_of
 from wukongs.live import joined_queries
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.query_firings import QueryFirings
 
 S = "http://e/s"
 SILENT = " REPORT NON EMPTY RESULT"
@@ -76,7 +76,7 @@ class Folder:
 
     def groups(self) -> int:
         leads = core_of(self.engine), self.engine._injector.queries.values()
-        return sum(isinstance(query.group, joined_queries.JoinedGroup) for query in leads[1])
+        return sum(isinstance(query.text.group, joined_queries.JoinedGroup) for query in leads[1])
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_parts_of_a_group_that_was_divided_keep_the_firing(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_during_a_firing_keeps_it(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute, copies = ContinuousQuery._execute, []
+    execute, copies = QueryFirings._execute, []
 
     def and_checkpoint(self: Any, firing: Any, due_at_s: float) -> Any:
         if firing.at_ms == 300 and not copies:
@@ -237,7 +237,7 @@ def test_a_checkpoint_during_a_firing_keeps_it(folder: Folder, monkeypatch: pyte
 
     folder.fill(1, 2)
     assert [read(query) for query in folder.queries] == [[100, 200]] * 3
-    monkeypatch.setattr(ContinuousQuery, "_execute", and_checkpoint)
+    monkeypatch.setattr(QueryFirings, "_execute", and_checkpoint)
     folder.fill(3, 3)
     folder.engine.close()
     folder.open(copies[0])

@@ -129,9 +129,9 @@ def feed(engine: Any, case: Case, which: int) -> None:
 def is_decided(query: Any) -> bool:
     """Tell whether a change of a query has its event time, and waits for the firings before it."""
     if not isinstance(query, JoinedQuery):
-        return query is not None and query.has_changes
+        return query is not None and query.changes.is_any
     group = query._group
-    return (group is not None and group.lead.has_changes) or is_decided(query._alone)
+    return (group is not None and group.lead.changes.is_any) or is_decided(query._alone)
 
 
 class Story:

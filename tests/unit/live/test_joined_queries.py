@@ -14,7 +14,9 @@ import pytest
 import wukongs
 from tests.scenarios.test_groups import FRIENDS, begin, posted, push, register, windows
 from wukongs.csparql.parser import parse_query
-from wukongs.live import continuous, joined_queries
+from wukongs.live import continuous, joined_queries, query_firings
+from wukongs.live.query_changes import QueryChanges
+from wukongs.live.query_firings import QueryFirings
 from wukongs.live.query_shapes import shape_of
 
 HEAD = "REGISTER QUERY %s AS SELECT ?a ?b FROM STREAM <http://e/s> [RANGE 1s STEP 1s] WHERE "
@@ -89,7 +91,7 @@ def test_a_firing_makes_nothing_for_a_query_that_nobody_reads(
             made.append(1)
             super().__init__(*arguments, **named)
 
-    monkeypatch.setattr(continuous, "WindowResult", Counted)
+    monkeypatch.setattr(query_firings, "WindowResult", Counted)
     monkeypatch.setattr(joined_queries, "WindowResult", Counted)
     stream = begin(engine)
     queries = [register(engine, f"q{n}", FRIENDS % (n % 30)) for n in range(300)]
@@ -346,22 +348,22 @@ def test_a_query_is_paused_while_the_engine_closes(monkeypatch: pytest.MonkeyPat
     stream = begin(engine)
     query = register(engine, "q", FRIENDS % 1)
     is_firing, goes_on = threading.Event(), threading.Event()
-    run = continuous.ContinuousQuery._run
+    run = QueryFirings._run
 
     def slow(self: Any, *arguments: Any) -> None:
         is_firing.set()
         assert goes_on.wait(60)
         run(self, *arguments)
 
-    monkeypatch.setattr(continuous.ContinuousQuery, "_run", slow)
+    monkeypatch.setattr(QueryFirings, "_run", slow)
     is_waiting = threading.Event()
-    wait_for_firing = continuous.ContinuousQuery.wait_for_firing
+    wait_for_firing = QueryChanges.wait_for_firing
 
     def waits(self: Any) -> None:
         is_waiting.set()
         wait_for_firing(self)
 
-    monkeypatch.setattr(continuous.ContinuousQuery, "wait_for_firing", waits)
+    monkeypatch.setattr(QueryChanges, "wait_for_firing", waits)
     stream.advance(100)
     assert is_firing.wait(60)
     errors: list[str] = []

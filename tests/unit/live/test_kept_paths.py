@@ -79,7 +79,7 @@ def test_a_change_costs_what_it_changes() -> None:
         lived = Lived(engine)
         query = lived.register(f"{node(0)} :p+ ?y")
         lived.fire(query, 3)
-        [path] = query.answering._paths._known.values()
+        [path] = query.text.answering._paths._known.values()
         before = path.looked_at
         lived.delete(link(COUNT - 1))
         assert lived.fire(query) == COUNT - 1
@@ -95,7 +95,7 @@ def test_queries_share_the_walks_over_the_stored_graph() -> None:
         for _ in range(3):
             lived.fire(queries[0])
         assert [len(list(query.results(timeout_s=0))[-1]) for query in queries[1:]] == [COUNT - 1, COUNT - 2]
-        paths = [path for query in queries for path in query.answering._paths._known.values()]
+        paths = [path for query in queries for path in query.text.answering._paths._known.values()]
         assert len({id(path._index) for path in paths}) == 1
         assert [query.stats()["walks_kept"] for query in queries] == [3 * COUNT] * 3, "each origin is one, too"
         lived.delete(link(2500))

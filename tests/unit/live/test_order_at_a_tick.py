@@ -16,11 +16,11 @@ import pytest
 import wukongs
 from tests.engine_helpers import A, B, at, node, rows
 from tests.inside import core_of
-from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core
 from wukongs.live.engine_windows import StoredSince
 from wukongs.live.firing import Firing
 from wukongs.live.injector import Injector
+from wukongs.live.query_firings import QueryFirings
 from wukongs.query.plans.deltas import Deltas
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -44,18 +44,18 @@ def engine() -> Iterator[wukongs.Engine]:
 def order(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """What has happened, with its time: names of queries that have run, and SEALED."""
     found: list[tuple[int, str]] = []
-    seal, run = Core.seal, ContinuousQuery.run
+    seal, run = Core.seal, QueryFirings.run
 
     def sealing(core: Core, end_ms: int, to_ms: int | None = None) -> None:
         found.append((end_ms, SEALED))
         seal(core, end_ms, to_ms)
 
-    def running(query: ContinuousQuery, firing: Firing, due_at_s: float) -> None:
+    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
         found.append((firing.at_ms, query.name))
         run(query, firing, due_at_s)
 
     monkeypatch.setattr(Core, "seal", sealing)
-    monkeypatch.setattr(ContinuousQuery, "run", running)
+    monkeypatch.setattr(QueryFirings, "run", running)
     return found
 
 
@@ -169,9 +169,9 @@ def while_before(
     monkeypatch: pytest.MonkeyPatch, name: str, end_ms: int, do: Callable[[], object]
 ) -> list[BaseException]:
     """Do something behind the firing of a query, once, before tuples join the stored graph. Return what it raises."""
-    run, done, raised = ContinuousQuery.run, list[int](), list[BaseException]()
+    run, done, raised = QueryFirings.run, list[int](), list[BaseException]()
 
-    def running(query: ContinuousQuery, firing: Firing, due_at_s: float) -> None:
+    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
         run(query, firing, due_at_s)
         if (query.name, firing.at_ms) == (name, end_ms) and not done:
             done.append(end_ms)
@@ -181,7 +181,7 @@ def while_before(
             except BaseException as error:
                 raised.append(error)
 
-    monkeypatch.setattr(ContinuousQuery, "run", running)
+    monkeypatch.setattr(QueryFirings, "run", running)
     return raised
 
 
@@ -267,14 +267,14 @@ def test_a_load_that_waited_for_one_moment_while_the_next_one_began_is_stored_be
         engine.stream(f"http://ex/more{number}")  # the head of each segment alone is longer than a segment may be
     register(engine, "before", IN_WINDOW, "")
     tell(engine, stream, 100)
-    run = ContinuousQuery.run
+    run = QueryFirings.run
 
-    def running(query: ContinuousQuery, firing: Firing, due_at_s: float) -> None:
+    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
         is_loaded.wait(30)
         run(query, firing, due_at_s)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ContinuousQuery, "run", running)
+        patched.setattr(QueryFirings, "run", running)
         patched.setattr(Injector, "_is_behind", is_behind)
         loading = threading.Thread(target=load)
         loading.start()
@@ -327,13 +327,13 @@ def test_queries_do_not_wait_for_the_slices_of_other_streams(
 ) -> None:
     """Compiled queries over the same streams are picked together, those over others behind them."""
     streams = [engine.stream(A), engine.stream(B)]
-    prepare = ContinuousQuery.prepare
+    prepare = QueryFirings.prepare
 
-    def preparing(query: ContinuousQuery, at_ms: int, picked: Any) -> Firing | None:
+    def preparing(query: QueryFirings, at_ms: int, picked: Any) -> Firing | None:
         order.append((at_ms, f"{query.name} is picked"))
         return prepare(query, at_ms, picked)
 
-    monkeypatch.setattr(ContinuousQuery, "prepare", preparing)
+    monkeypatch.setattr(QueryFirings, "prepare", preparing)
     for stream in streams:
         stream.advance(0)
     engine.settle(timeout_s=60)

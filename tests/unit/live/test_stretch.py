@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.engine_helpers import EX, A, B, at, names, node, rows
 from wukongs.errors import GapError
-from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.query_firings import QueryFirings
 
 DAY_MS = 86_400_000
 WINDOW = f"FROM STREAM <{A}> [RANGE 1s STEP 100ms]"
@@ -31,14 +31,14 @@ def registered(text: str, name: str = "q", output: str = "QUERY", report: str = 
 def counted_firings() -> Iterator[list[int]]:
     """Count the firings that are run."""
     found: list[int] = []
-    run = ContinuousQuery.run
+    run = QueryFirings.run
 
-    def noted(self: ContinuousQuery, firing: Any, due_at_s: float) -> None:
+    def noted(self: QueryFirings, firing: Any, due_at_s: float) -> None:
         found.append(firing.at_ms)
         run(self, firing, due_at_s)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ContinuousQuery, "run", noted)
+        patched.setattr(QueryFirings, "run", noted)
         yield found
 
 

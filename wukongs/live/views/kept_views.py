@@ -15,10 +15,10 @@ from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.templates import TRIPLE
 from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import table_text
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
+from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import terms_of
 from wukongs.live.views.given import Given
 from wukongs.live.views.live_view import LiveView

@@ -24,11 +24,11 @@ from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.argument_tables import table_text
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
 from wukongs.live.query_group import check_arguments
+from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
 from wukongs.live.support import Facts
 from wukongs.live.views.caller import Caller, OnReport

@@ -9,8 +9,8 @@ from wukongs.csparql.algebra import Call, Query
 from wukongs.csparql.functions import OF_MOMENT
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
-from wukongs.live.continuous import QuerySource
 from wukongs.live.query_group import bindings_table, check_arguments
+from wukongs.live.query_source import QuerySource
 from wukongs.query.terms.names import positive
 
 

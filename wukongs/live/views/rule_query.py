@@ -9,8 +9,8 @@ from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser_rules import ParsedRule, rule_of_registered
 from wukongs.errors import StreamError, UnsupportedFeatureError
 from wukongs.live.backend import Backend
-from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_registered
+from wukongs.live.query_source import QuerySource
 from wukongs.live.views.options import ViewOptions, check_view, is_rule
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.names import written_graph

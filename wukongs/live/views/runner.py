@@ -17,11 +17,12 @@ from wukongs.errors import CompactedError, StreamError
 from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.versions import Change
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.journal import DataFolder
 from wukongs.live.made_streams import Made
+from wukongs.live.query_source import QuerySource
 from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
