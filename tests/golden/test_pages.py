@@ -21,6 +21,7 @@ REASONS = (
     "needs a broker of Kafka",
     "needs Docker",
     "needs tokens and a certificate of yours",
+    "it does not end",
 )
 
 

@@ -87,7 +87,7 @@ class FollowedBody:
 
     @property
     def evaluation(self) -> Evaluation:
-        """Of the change under way; its terms are those of the solutions."""
+        """The evaluation of the change under way; its terms are those of the solutions."""
         assert self._evaluation is not None, "begin"
         return self._evaluation
 

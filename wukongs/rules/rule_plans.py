@@ -171,7 +171,7 @@ class RulePlan:
         self.body: Question | Part
         """All variables of the body, before it is grouped."""
         self.matched: tuple[Matched, ...] = tuple((pattern, None) for pattern in rule.patterns)
-        """Of what a solution of the body is made."""
+        """The parts that a solution of the body is made of."""
         self.groups: Question | Part
         """The heads of an aggregation, with the keys of their groups."""
         self.ways = self.shut_out = self.let_in = list[Way]()

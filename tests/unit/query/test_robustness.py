@@ -60,14 +60,14 @@ def test_a_firing_that_fails_by_our_mistake_stops_nobody_else(
     stream = engine.stream(A)
     broken = engine.register(register_text("RANGE 100ms STEP 100ms", "broken"))
     sound = engine.register(register_text("RANGE 100ms STEP 100ms", "sound"))
-    execute = broken._execute
+    execute = broken.firings._execute
 
     def fails_once(firing: Any, due_at_s: float) -> Any:
         if firing.at_ms == 100:
             raise ZeroDivisionError("a bug of ours")
         return execute(firing, due_at_s)
 
-    monkeypatch.setattr(broken, "_execute", fails_once)
+    monkeypatch.setattr(broken.firings, "_execute", fails_once)
     stream.push([at("a", 50), at("b", 150)])
     stream.advance(200)
     assert settled(engine, sound) == {100: ["a"], 200: ["b"]}
@@ -131,13 +131,13 @@ def test_each_query_is_asked_once_per_time_whether_it_is_due(
     asked = 0
     for query in queries:
 
-        def counted(due: Any = query.due) -> int | None:
+        def counted(due: Any = query.times.due) -> int | None:
             nonlocal asked
             asked += 1
             found: int | None = due()
             return found
 
-        monkeypatch.setattr(query, "due", counted)
+        monkeypatch.setattr(query.times, "due", counted)
     stream.advance(100)
     engine.settle(timeout_s=60)
     assert all(windows(query) == {100: ["a"]} for query in queries)

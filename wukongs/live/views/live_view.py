@@ -151,7 +151,7 @@ class LiveView(MakesByPeriods):
         """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
-        self.readers = ViewReaders(core, self, journal)
+        self.view_readers = ViewReaders(core, self, journal)
         self._stops: deque[Stop] = deque()
         self._is_stopping = False
         """The move under way is to one of them."""
@@ -527,17 +527,17 @@ class LiveView(MakesByPeriods):
         group: a named cursor of several readers: one reads, others stand by. progress: also get a report without rows
         when the view is complete up to a later SN and nothing has changed. Raises the error that a change ended in;
         the next report is a reset."""
-        return self.readers.results(timeout_s, group, progress=progress)
+        return self.view_readers.results(timeout_s, group, progress=progress)
 
     def aresults(
         self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
     ) -> AsyncIterator[ViewReport]:
         """Return results() for `async for`: it waits in the event loop."""
-        return self.readers.aresults(timeout_s, group, progress=progress)
+        return self.view_readers.aresults(timeout_s, group, progress=progress)
 
     def cursor(self, group: str | None) -> ViewCursor:
         """Return the cursor of a group, or the view's own."""
-        return self.readers.of_group(group)
+        return self.view_readers.of_group(group)
 
     def new_cursor(self, *, needs_reset: bool) -> ViewCursor:
         """Return a cursor of its own for one more reader, who drops it (`log.drop`). No restart finds it."""
@@ -546,7 +546,7 @@ class LiveView(MakesByPeriods):
 
     def next_report(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool = False) -> ViewReport | None:
         """Return the next report of a cursor, None if there is none in time. deadline_s: time.monotonic()."""
-        return self.readers.next_report(cursor, deadline_s, progress=progress)
+        return self.view_readers.next_report(cursor, deadline_s, progress=progress)
 
     def quiet(self, after: Position, sn: Position) -> LoggedReport:
         """Return the report that nothing has changed between two positions."""
@@ -627,7 +627,7 @@ class LiveView(MakesByPeriods):
 
     def call(self, on_result: OnReport) -> None:
         """Have a thread of the engine call a function with each report, in order."""
-        Caller(self, self.readers.cursor(CALLED), on_result, self._callbacks)
+        Caller(self, self.view_readers.cursor(CALLED), on_result, self._callbacks)
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """Return the whole content, a multiset, at the SN up to which the view is complete.
@@ -947,7 +947,7 @@ class LiveView(MakesByPeriods):
     def go_on(self, reports: Sequence[LoggedReport], cursors: Sequence[ViewCursor], stops: Sequence[Stop]) -> None:
         """Go on as the data folder has it, before the first move. stops: held for the view."""
         self._stops.extend(stops)
-        self.readers.restore(reports, cursors)
+        self.view_readers.restore(reports, cursors)
 
     def begin_paused(self) -> None:
         """Be paused, as resume() expects it. Called before the first move."""

@@ -57,7 +57,7 @@ class At(NamedTuple):
 
 
 class _Logged(NamedTuple):
-    """What has changed from one SN to another."""
+    """A change of the index, from one SN to another."""
 
     after: int
     to: int
@@ -123,7 +123,7 @@ class PathIndex:
         self._sn = 0
         self._log: list[_Logged] = []
         self._planted_at = 0
-        """What was looked at before the first change."""
+        """The nodes that were looked at before the first change."""
         self._asked_first = 0
         """The origins when it was planted last."""
         self.moved_count = 0
