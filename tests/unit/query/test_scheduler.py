@@ -62,6 +62,8 @@ class Threads:
         while thread.is_alive() and not (task in scheduler._waiting and task.picked is not None):
             assert time.monotonic() < deadline
             time.sleep(0.001)
+        with scheduler._lock:  # the step that has put it there is over
+            pass
         if not thread.is_alive():
             thread.join()
 
