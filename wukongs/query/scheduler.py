@@ -3,14 +3,16 @@
 An execution (a Task) runs in its thread. It is paused only where it checks its limits (Limits.check), which kernels do
 every few milliseconds, and runs again once the scheduler picks it. The rules:
 
-* A task has a level, by the processor time that it has used: LEVELS_S. A task of the lowest level is new. (By the
-  clock, a short query that others keep from a processor for 20 ms rises, and waits behind long ones.)
+* A task has a level, by the time that it has used: LEVELS_S. That is processor time, or CLOCK_SHARE of the time by the
+  clock if it is more. A task of the lowest level is new. (By the clock alone, a short query that others keep from a
+  processor for 20 ms rises, and waits behind long ones. By processor time alone, tasks that wait for another process
+  stay new, and keep new ones out.)
 * At most `processors` tasks run. New tasks may start beyond that, up to twice as many: short queries do not wait for
   long kernels. While more than `processors` run, a task that is not new is paused at its next check.
 * A task is paused if one of a lower level waits. When it rises to a level, those that wait on that level run first. On
   the highest level tasks alternate, each for SLICE_S.
 * Of the tasks that wait, the scheduler picks one of the lowest level; among these one of the client with the fewest
-  running tasks; among these one of the client that has used the least processor time lately (halved every HALF_S); of
+  running tasks; among these one of the client that has used the least time lately (halved every HALF_S); of
   that client the one that has been on its level longest. So of twenty equal tasks the first ones end early, few are
   half done and hold memory, and a client with little work does not wait behind all work of others.
 * Work that is urgent (`urgent`: from a push to the delivery of its windows) never waits. While there is some, each
@@ -40,15 +42,17 @@ from math import exp2
 from typing import NamedTuple
 
 LEVELS_S = (0.02, 0.2, 2.0, 20.0)
-"""A task rises to the next level once it has used so much processor time."""
+"""A task rises to the next level once it has used so much time."""
+CLOCK_SHARE = 0.25
+"""The share of the time by the clock that a running task uses at least."""
 SLICE_S = 5.0
-"""How much processor time a task of the highest level uses before it is paused for another one."""
+"""How much time a task of the highest level uses before it is paused for another one."""
 AGED_S, AGED_SLICE_S = 2.0, 0.05
 """How long a task waits at most before it runs again, if no other one has waited longer; and how long it then runs."""
 HALF_S = 1.0
-"""The processor time that a client used so long ago counts half."""
+"""The time that a client used so long ago counts half."""
 CLIENTS_MAX = 1024
-"""Clients whose processor time is remembered; beyond it the least is forgotten."""
+"""Clients whose use is remembered; beyond it the half that has used the least is forgotten."""
 SILENT_S = 0.5
 """A task that has not checked for so long does not count as running."""
 PRECEDENCE, URGENT_S = 0.2, 0.05
@@ -59,8 +63,8 @@ POLL_S = 0.25
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One execution. client: the one that it is for, if that is known; used_s: the processor time that it has used, in
-    seconds, up to its current time slice."""
+    """One execution. client: the one that it is for, if that is known; used_s: the time that it has used, in seconds,
+    up to its current time slice."""
 
     client: object = None
     used_s: float = 0.0
@@ -78,12 +82,12 @@ class Task:
     """Set once it is picked; None while it has not waited yet."""
 
     def level(self, used_s: float = 0.0) -> int:
-        """Return its level. used_s: the processor time of its time slice, in seconds."""
+        """Return its level. used_s: in its time slice, in seconds."""
         return bisect_right(LEVELS_S, self.used_s + used_s)
 
 
 class _Use(NamedTuple):
-    """The processor time that a client has used lately, in seconds, as it counted at at_s."""
+    """The time that a client has used lately, in seconds, as it counted at at_s."""
 
     used_s: float
     at_s: float
@@ -179,8 +183,8 @@ class Scheduler:
                     self._pick()
 
     def _slice_used_s(self, task: Task) -> float:
-        """Return the processor time that a running task has used since its time slice began."""
-        return self._processor_time() - task.slice_s
+        """Return the time that a running task has used since its time slice began."""
+        return max(self._processor_time() - task.slice_s, CLOCK_SHARE * (self._clock() - task.began_s))
 
     def _has_run_enough(self, task: Task, used_s: float) -> bool:
         """Tell whether a task of the same level may run before it."""

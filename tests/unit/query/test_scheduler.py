@@ -18,6 +18,7 @@ from wukongs.query.scheduler import (
     AGED_S,
     AGED_SLICE_S,
     CLIENTS_MAX,
+    CLOCK_SHARE,
     LEVELS_S,
     PRECEDENCE,
     SILENT_S,
@@ -330,7 +331,7 @@ def test_a_task_that_others_keep_from_a_processor_stays_new() -> None:
     long, short = Task(used_s=1.0), Task()
     scheduler.start(long, nothing)
     scheduler.start(short, nothing)
-    now[0] += 50 * NEW_S
+    now[0] += 0.9 * NEW_S / CLOCK_SHARE
     used[0] += 0.9 * NEW_S
     assert not scheduler.has_to_pause(short), "it has used less than a new one may"
     assert scheduler.has_to_pause(long)
@@ -340,6 +341,21 @@ def test_a_task_that_others_keep_from_a_processor_stays_new() -> None:
     assert short.level() == 1
     scheduler.stop(long)
     assert scheduler.counts == (0, 0)
+
+
+def test_a_task_that_waits_for_another_process_does_not_stay_new() -> None:
+    now = [100.0]
+    scheduler = Scheduler(1, lambda: now[0], lambda: 7.0)
+    one, other = Task(), Task()
+    scheduler.start(one, nothing)
+    scheduler.start(other, nothing)
+    now[0] += 0.9 * NEW_S / CLOCK_SHARE
+    assert not scheduler.has_to_pause(one)
+    now[0] += 0.2 * NEW_S / CLOCK_SHARE
+    assert scheduler.has_to_pause(one)
+    for task in (one, other):
+        scheduler.stop(task)
+        assert task.level() == 1
 
 
 def test_a_client_that_has_used_little_lately_is_picked_before_others() -> None:
