@@ -7,31 +7,30 @@ reset cannot be told as changes, so it is an error: the stream begins again with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from wukongs.adapters.spark.cells import arrow_schema, check_schema, typed_batch
+from wukongs.adapters.spark.cells import check_schema, typed_batch
 from wukongs.adapters.spark.options import WINDOWS, Options
 from wukongs.adapters.spark.query_reader import columns_of_form
 from wukongs.adapters.spark.window_reader import (
     REPLAY_WAIT_S,
     WAIT_S,
     WINDOWS_PER_BATCH,
-    WindowPartition,
+    FetchingReader,
     WindowSource,
     named,
 )
 from wukongs.errors import SettingsError, StreamError
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch, Table
+    from pyarrow import Table
     from pyspark.sql.types import StructType
 
     from wukongs.query.output.view_report import ViewReport
-    from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteView
 
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
@@ -51,12 +50,11 @@ class _Fetched:
     rows: Table
 
 
-class ChangeReader(DataSourceStreamReader):
-    """`read` is the worker's side; everything else runs in one process of Spark's planner."""
+class ChangeReader(FetchingReader):
+    """Its offsets are positions of the view."""
 
     def __init__(self, source: WindowSource, schema: StructType) -> None:
-        self._source, self._schema = source, schema
-        self._engine: RemoteEngine | None = None
+        super().__init__(source, schema)
         self._view: RemoteView | None = None
         self._fetched: list[_Fetched] = []
         self._has_begun = False
@@ -73,36 +71,18 @@ class ChangeReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the changes between two offsets. Raises StreamError (the node has them no more)."""
-        import pyarrow as pa
-
         after, last = _position(start), _position(end)
         while last > max((one.position for one in self._fetched), default=after):
             if not self._fetch(after, 1, REPLAY_WAIT_S):
                 raise self._lost(
                     f"changes up to SN {last[0]} were read before, and the node does not have them any more"
                 )
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, arrow_schema(self._schema)) as writer:
-            for one in self._fetched:
-                if after < one.position <= last:
-                    writer.write_table(one.rows)
-        return [WindowPartition(sink.getvalue().to_pybytes())]
-
-    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        import pyarrow as pa
-
-        assert isinstance(partition, WindowPartition), partition
-        with pa.ipc.open_stream(partition.content) as reader:
-            yield from reader
+        return [self._partition(one.rows for one in self._fetched if after < one.position <= last)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Forget reports that nobody asks for any more."""
         last = _position(end)
         self._fetched = [one for one in self._fetched if one.position > last]
-
-    def stop(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
 
     def _fetch(self, after: Position, count: int, wait_s: float) -> bool:
         """Fetch reports; wait for the first of them. Return whether there was one."""
@@ -123,18 +103,10 @@ class ChangeReader(DataSourceStreamReader):
         from wukongs.remote.query import RemoteView
 
         if self._view is None:
-            source = self._source
-            if source.text is not None:
-                with source.access.connect() as first:
-                    if all(query.name != source.query for query in first.queries()):
-                        first.register(source.text)
-            self._engine = source.access.connect()
-            found: Any = next((query for query in self._engine.queries() if query.name == source.query), None)
-            if found is None:
-                raise StreamError(f"there is no query named {source.query}: register it first, or give its text")
+            found = self._connected()
             if not isinstance(found, RemoteView):
                 raise StreamError(
-                    f"query {source.query} has windows, and is no live view: read window_start, window_end"
+                    f"query {self._source.query} has windows, and is no live view: read window_start, window_end"
                 )
             self._view = found
         return self._view

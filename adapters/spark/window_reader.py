@@ -7,7 +7,7 @@ query's log, so a micro-batch that Spark runs again after a restart finds them t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +54,54 @@ class WindowSource:
     windows_per_batch: int
 
 
-class WindowReader(DataSourceStreamReader):
-    """`read` is the worker's side; everything else runs in one process of Spark's planner."""
+class FetchingReader(DataSourceStreamReader):
+    """What is fetched from a node travels in partitions: `read` is the worker's side; everything else runs in one
+    process of Spark's planner."""
 
     def __init__(self, source: WindowSource, schema: StructType) -> None:
         self._source, self._schema = source, schema
         self._engine: RemoteEngine | None = None
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        import pyarrow as pa
+
+        assert isinstance(partition, WindowPartition), partition
+        with pa.ipc.open_stream(partition.content) as reader:
+            yield from reader
+
+    def stop(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
+    def _partition(self, tables: Iterable[Table]) -> WindowPartition:
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, arrow_schema(self._schema)) as writer:
+            for table in tables:
+                writer.write_table(table)
+        return WindowPartition(sink.getvalue().to_pybytes())
+
+    def _connected(self) -> Any:
+        """Connect, register the query if its text is given and it is not there, and return it. Raises StreamError (it
+        is not there)."""
+        source = self._source
+        if source.text is not None:
+            with source.access.connect() as first:
+                if all(query.name != source.query for query in first.queries()):
+                    first.register(source.text)
+        self._engine = source.access.connect()
+        found = [query for query in self._engine.queries() if query.name == source.query]
+        if not found:
+            raise StreamError(f"there is no query named {source.query}: register it first, or give its text")
+        return found[0]
+
+
+class WindowReader(FetchingReader):
+    """Its offsets are the ends of windows."""
+
+    def __init__(self, source: WindowSource, schema: StructType) -> None:
+        super().__init__(source, schema)
         self._query: RemoteQuery | None = None
         self._windows: list[tuple[int, Table]] = []
         """Windows that were fetched and not committed, by their ends."""
@@ -78,8 +120,6 @@ class WindowReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the windows between two offsets. Raises: GapError (the node has them no more)."""
-        import pyarrow as pa
-
         after, last = start["end_ms"], end["end_ms"]
         while last > max((one for one, _ in self._windows), default=after):
             if not self._fetch(after, 1, REPLAY_WAIT_S):
@@ -87,27 +127,11 @@ class WindowReader(DataSourceStreamReader):
                     f"query {self._source.query}: the window that ends at {last} ms was read before, and the node does "
                     "not have it any more. Begin with a new checkpoint"
                 )
-        tables = [table for one, table in self._windows if after < one <= last]
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, arrow_schema(self._schema)) as writer:
-            for table in tables:
-                writer.write_table(table)
-        return [WindowPartition(sink.getvalue().to_pybytes())]
-
-    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        import pyarrow as pa
-
-        assert isinstance(partition, WindowPartition), partition
-        with pa.ipc.open_stream(partition.content) as reader:
-            yield from reader
+        return [self._partition(table for one, table in self._windows if after < one <= last)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Forget windows that nobody asks for any more."""
         self._windows = [(one, table) for one, table in self._windows if one > end["end_ms"]]
-
-    def stop(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
 
     def _fetch(self, after_ms: int, count: int, wait_s: float) -> bool:
         """Fetch windows that end after a time; wait for the first of them. Tell whether there was one."""
@@ -140,16 +164,7 @@ class WindowReader(DataSourceStreamReader):
     def _attached(self) -> RemoteQuery:
         """Return the query, by a cursor that begins with the oldest window that the node holds."""
         if self._query is None:
-            source = self._source
-            if source.text is not None:
-                with source.access.connect() as first:
-                    if all(query.name != source.query for query in first.queries()):
-                        first.register(source.text)
-            self._engine = source.access.connect()
-            found = [query for query in self._engine.queries() if query.name == source.query]
-            if not found:
-                raise StreamError(f"there is no query named {source.query}: register it first, or give its text")
-            self._query = found[0]
+            self._query = self._connected()
         return self._query
 
     def _rows(self, window: WindowResult) -> Table:
