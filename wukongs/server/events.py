@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Callable
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -96,6 +98,66 @@ class Event(Generic[Id]):
     def size_bytes(self) -> int:
         changes = 0 if self.changes is None else len(self.changes.sent)
         return len(self.sent) + changes + (0 if self.result is None else self.result.size_bytes)
+
+
+class KeptEvents(Generic[Id]):
+    """The newest events of a feed, within its bounds."""
+
+    def __init__(self, bounds: FeedBounds) -> None:
+        self.events: deque[Event[Id]] = deque()
+        self.first = 0
+        """The number of the oldest one that is kept, counted from the feed's first event."""
+        self._bytes, self._bounds = 0, bounds
+
+    def add(self, event: Event[Id]) -> Id | None:
+        """Keep an event; forget the oldest ones that are too many then. Return the id of the last of these."""
+        self.events.append(event)
+        self._bytes += event.size_bytes
+        lost_to, bounds = None, self._bounds
+        while len(self.events) > 1 and (len(self.events) > bounds.windows_max or self._bytes > bounds.bytes_max):
+            dropped = self.events.popleft()
+            self.first += 1
+            self._bytes -= dropped.size_bytes
+            lost_to = dropped.id
+        return lost_to
+
+
+class Subscribers:
+    """The subscribers of a feed. Used from the event loop alone."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.left_s = time.monotonic()
+        """When the last one left."""
+        self.check_count = 0
+        """How often they had to look whether they may still read."""
+        self.changed = asyncio.get_running_loop().create_future()
+        """Done at the next `wake`."""
+
+    def wake(self) -> None:
+        """Wake all of them. They share a future: nothing is made for each."""
+        self.changed.set_result(None)
+        self.changed = self.changed.get_loop().create_future()
+
+    def check(self) -> None:
+        """Have all of them look whether they may still read."""
+        self.check_count += 1
+        self.wake()
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count one subscriber more during the block."""
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+            self.left_s = time.monotonic()
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether there are some, or were a while ago."""
+        return self.count > 0 or time.monotonic() < self.left_s + IDLE_S
 
 
 def window_json(window: WindowResult, rows_max: int | None = None) -> str:

@@ -15,7 +15,7 @@ import asyncio
 import json
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,7 +29,16 @@ from wukongs.live.window_log import LAST_MS, Cursor
 from wukongs.live.windows import firing_step
 from wukongs.query.limits import scheduler
 from wukongs.query.output.results import WindowResult
-from wukongs.server.events import FETCHED_MAX, IDLE_S, Event, FeedBounds, Row, changes_json, window_json
+from wukongs.server.events import (
+    FETCHED_MAX,
+    Event,
+    FeedBounds,
+    KeptEvents,
+    Row,
+    Subscribers,
+    changes_json,
+    window_json,
+)
 from wukongs.server.pace import Pace
 from wukongs.server.relays import Relay, Relays
 from wukongs.server.requests import Refused, details_of
@@ -61,27 +70,20 @@ class Feed:
         """Nothing more comes here: the query has ended, or, with is_cut, the server ends."""
         self.is_cut = False
         self.wants_changes = False
-        self.subscriber_count = 0
-        self.left_s = time.monotonic()
-        """When the last subscriber left."""
+        self.subscribers = Subscribers()
         self._has_read = asyncio.Event()
         """The windows that waited when it began are here."""
         self._come_count = self._read_count = 0
         """How often windows have come, and how many of these times are read."""
-        self._check_count = 0
-        """How often readers had to look whether they still may."""
-        self._cursor, self._threads, self._bounds = cursor, threads, bounds
-        self._events: deque[Event[int]] = deque()
-        self._first = 0
-        """The number of the oldest event that is kept, counted from the first one."""
-        self._bytes = 0
+        self._cursor, self._threads = cursor, threads
+        self._kept = KeptEvents[int](bounds)
         self._lost_to: int | None = None
         """The id of the last event that is not kept any more."""
         self._is_from_begin = is_from_begin
         self._before: Counter[Row] | None = None
         self._read_to_ms = 0
         """The end of the last window or gap that was read."""
-        self._arrived, self._changed = asyncio.Event(), asyncio.get_running_loop().create_future()
+        self._arrived = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read(asyncio.get_running_loop()))
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,16 +98,17 @@ class Feed:
                 come_count = self._come_count
                 with scheduler().urgent():
                     events = await loop.run_in_executor(self._threads, self._fetched)
-                if events and not self._first and not self._events and not self._is_from_begin:
+                if events and not self._kept.first and not self._kept.events and not self._is_from_begin:
                     self._lost_to = _before(self.query, events[0])
                 for event in events:
-                    self._add(event)
+                    if (lost_to := self._kept.add(event)) is not None:
+                        self._lost_to = lost_to
                 if self.relay is None or self.relay.has_come:
                     self._has_read.set()
                 is_all = len(events) < FETCHED_MAX
                 if events or (is_all and come_count > self._read_count):
                     self._read_count = come_count if is_all else self._read_count
-                    self._tell()
+                    self.subscribers.wake()
                 if events:
                     continue
                 if self._cursor.is_ended():
@@ -115,7 +118,7 @@ class Feed:
             self._cursor.log.unlisten(listener)
             self.is_ended = True
             self._has_read.set()
-            self._tell()
+            self.subscribers.wake()
 
     def _note(self) -> None:
         self._come_count += 1
@@ -152,74 +155,51 @@ class Feed:
             end_ms = self._read_to_ms + 1
         return Event.of("error", end_ms, json.dumps({**told, "end_ms": end_ms}))
 
-    def _add(self, event: Event[int]) -> None:
-        self._events.append(event)
-        self._bytes += event.size_bytes
-        bounds = self._bounds
-        while len(self._events) > 1 and (len(self._events) > bounds.windows_max or self._bytes > bounds.bytes_max):
-            gone = self._events.popleft()
-            self._first += 1
-            self._bytes -= gone.size_bytes
-            self._lost_to = gone.id
-
-    def _tell(self) -> None:
-        """Wake all who wait. They share a future: nothing is made for each."""
-        self._changed.set_result(None)
-        self._changed = self._changed.get_loop().create_future()
-
     @property
     def kept_count(self) -> int:
-        return len(self._events)
+        return len(self._kept.events)
 
     @property
     def newest(self) -> int | None:
         """The id of the last event, None if there is none yet."""
-        return self._events[-1].id if self._events else self._lost_to
+        return self._kept.events[-1].id if self._kept.events else self._lost_to
 
     async def newest_by_now(self) -> int | None:
         """Return the same once all is read that has come by now."""
         await self._has_read.wait()
         come_count = self._come_count
         while self._read_count < come_count and not self.is_ended:
-            await asyncio.wait((self._changed,))
+            await asyncio.wait((self.subscribers.changed,))
         return self.newest
-
-    def check_readers(self) -> None:
-        """Have all who read it look whether they still may."""
-        self._check_count += 1
-        self._tell()
 
     async def events(
         self, after: int | None, stranger: Callable[[], Refused | None], timeout_s: float | None = None
     ) -> AsyncGenerator[Event[int] | None, None]:
         """Iterate over the events behind an id (None: over all that are kept) until the query ends; None each time that
         timeout_s passes without one. stranger: tells why its reader may not read it, if so. Raises that."""
-        self.subscriber_count += 1
-        try:
+        with self.subscribers.one_more():
             async for event in self._events_after(after, stranger, timeout_s):
                 yield event
-        finally:
-            self.subscriber_count -= 1
-            self.left_s = time.monotonic()
 
     async def _events_after(
         self, after: int | None, stranger: Callable[[], Refused | None], timeout_s: float | None
     ) -> AsyncGenerator[Event[int] | None, None]:
-        place, last, check_count = self._first if after is None else -1, after, -1
+        kept = self._kept
+        place, last, check_count = kept.first if after is None else -1, after, -1
         while True:
-            if check_count < self._check_count:
-                check_count = self._check_count
+            if check_count < self.subscribers.check_count:
+                check_count = self.subscribers.check_count
                 if (refused := stranger()) is not None:
                     raise refused
-            if place < self._first and (self._lost_to is not None or self._events or self.is_ended):
-                place = self._first
+            if place < kept.first and (self._lost_to is not None or kept.events or self.is_ended):
+                place = kept.first
                 if self._lost_to is not None and (last is None or last < self._lost_to):
                     lost = self._lost(last)
                     last = lost.id
                     yield lost
                 continue
-            if 0 <= place < self._first + len(self._events):
-                event = self._at(place)
+            if 0 <= place < kept.first + len(kept.events):
+                event = kept.events[place - kept.first]
                 place += 1
                 if last is None or event.id > last:
                     last = event.id
@@ -227,18 +207,15 @@ class Feed:
             elif self.is_ended:
                 return
             else:
-                come, _ = await asyncio.wait((self._changed,), timeout=timeout_s)
+                come, _ = await asyncio.wait((self.subscribers.changed,), timeout=timeout_s)
                 if not come:
                     yield None
-
-    def _at(self, number: int) -> Event[int]:
-        return self._events[number - self._first]
 
     def _lost(self, after: int | None) -> Event[int]:
         assert self._lost_to is not None, "something is behind what is kept"
         told = {
             "title": "GapError",
-            "detail": _NO_LONGER if self._first else _NOT_HERE,
+            "detail": _NO_LONGER if self._kept.first else _NOT_HERE,
             "query": self.query.name,
             "after_ms": after,
             "to_ms": self._lost_to,
@@ -257,7 +234,7 @@ class _Wanted:
     feed: Feed | None = None
 
     def __call__(self) -> bool:
-        return self.feed is None or self.feed.subscriber_count > 0 or time.monotonic() < self.feed.left_s + IDLE_S
+        return self.feed is None or self.feed.subscribers.are_expected
 
 
 def _before(query: RegisteredQuery, first: Event[int]) -> int | None:
@@ -317,7 +294,7 @@ class Feeds:
             for name, feed in list(self._view_feeds.items()):
                 if feed.is_ended:
                     del self._view_feeds[name]
-        known.left_s = time.monotonic()
+        known.subscribers.left_s = time.monotonic()
         return known
 
     @property
@@ -361,7 +338,7 @@ class Feeds:
     def check_readers(self) -> None:
         """Have all subscribers look whether they still may read."""
         for feed in self._all:
-            feed.check_readers()
+            feed.subscribers.check()
 
     def close(self) -> None:
         for feed in self._all:
@@ -371,7 +348,7 @@ class Feeds:
 
     @property
     def subscriber_count(self) -> int:
-        return sum(feed.subscriber_count for feed in self._all)
+        return sum(feed.subscribers.count for feed in self._all)
 
     @property
     def kept_count(self) -> int:

@@ -99,7 +99,7 @@ async def queries(request: Request) -> Response:
     query, is_new = await face.workers.do(request, partial(_register, face.engine, text, options))
     told = {"readers": 0}
     if not hasattr(query, "node") and not isinstance(query, LiveView):
-        told["readers"] = face.feeds.of(query, is_owner=is_new, is_new=is_new).subscriber_count
+        told["readers"] = face.feeds.of(query, is_owner=is_new, is_new=is_new).subscribers.count
     told |= await face.workers.do(request, partial(_described, query))
     place = f"{request.base_url}queries/{quote(query.name, '')}"
     return JSONResponse(told, 201 if is_new else 200, headers={"Location": place})

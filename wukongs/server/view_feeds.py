@@ -15,8 +15,7 @@ import asyncio
 import json
 import re
 import secrets
-import time
-from collections import deque
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,7 +27,7 @@ from wukongs.live.views.view_log import Position, ViewCursor
 from wukongs.query.limits import scheduler
 from wukongs.query.output.report_text import report_json
 from wukongs.query.output.view_report import ViewReport
-from wukongs.server.events import FETCHED_MAX, IDLE_S, Event, FeedBounds
+from wukongs.server.events import FETCHED_MAX, Event, FeedBounds, KeptEvents, Subscribers
 from wukongs.server.requests import Refused, details_of
 from wukongs.store.snapshot import tick_of
 
@@ -75,21 +74,16 @@ class ViewFeed:
         self.is_ended = False
         """No report follows: the view is closed, or, with is_cut, the server ends."""
         self.is_cut = False
-        self.subscriber_count = 0
-        self.left_s = time.monotonic()
-        """When the last subscriber left."""
+        self.subscribers = Subscribers()
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
-        self._events: deque[Event[ReportId]] = deque()
-        self._bytes = 0
+        self._kept = KeptEvents[ReportId](bounds)
         self._newest = self._lost_to = ReportId(0, *cursor.sn, secrets.token_hex(4))
         """Up to where all reports were read; and were forgotten."""
-        self._check_count = 0
-        """How often subscribers had to look whether they may still read."""
         self._failures = 0
         """Errors in a row that the view's reports ended in."""
         self._whole: asyncio.Future[Event[ReportId] | None] | None = None
         """The reset that is evaluated, or was last."""
-        self._arrived, self._changed = asyncio.Event(), asyncio.get_running_loop().create_future()
+        self._arrived = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read(asyncio.get_running_loop()))
 
     # --- reading the view ---------------------------------------------------------------------------------------------
@@ -102,17 +96,17 @@ class ViewFeed:
         view_log = self.query.log
         view_log.listen(listener)
         try:
-            while self.subscriber_count or time.monotonic() < self.left_s + IDLE_S:
+            while self.subscribers.are_expected:
                 self._arrived.clear()
                 with scheduler().urgent():
                     events, newest = await loop.run_in_executor(self._threads, self._fetched)
                 for event in events:
-                    self._add(event)
+                    self._lost_to = self._kept.add(event) or self._lost_to
                 if self._newest < newest:
                     self._newest = newest
                     if self._whole is not None and self._whole.done():
                         self._whole = None
-                    self._wake()
+                    self.subscribers.wake()
                 if len(events) == FETCHED_MAX or self._failures == 1:
                     continue
                 if self._failures:
@@ -125,7 +119,7 @@ class ViewFeed:
             view_log.unlisten(listener)
             view_log.drop(self._cursor)
             self.is_ended = True
-            self._wake()
+            self.subscribers.wake()
 
     def _fetched(self) -> tuple[list[Event[ReportId]], ReportId]:
         """Read the next reports, in a thread. Return them, and the place up to which the view is complete."""
@@ -149,25 +143,11 @@ class ViewFeed:
                 events.append(_event_of(report, newest))
         return events, newest
 
-    def _add(self, event: Event[ReportId]) -> None:
-        self._events.append(event)
-        self._bytes += event.size_bytes
-        bounds = self._bounds
-        while len(self._events) > 1 and (len(self._events) > bounds.windows_max or self._bytes > bounds.bytes_max):
-            dropped = self._events.popleft()
-            self._bytes -= dropped.size_bytes
-            self._lost_to = dropped.id
-
-    def _wake(self) -> None:
-        """Wake all subscribers. They share a future."""
-        self._changed.set_result(None)
-        self._changed = self._changed.get_loop().create_future()
-
     # --- subscribers --------------------------------------------------------------------------------------------------
 
     @property
     def kept_count(self) -> int:
-        return len(self._events)
+        return len(self._kept.events)
 
     @property
     def newest(self) -> ReportId:
@@ -178,13 +158,8 @@ class ViewFeed:
         """Return the same once the feed is where the view's log is now."""
         position, begun = self.query.log.sn, self._newest
         while not self.is_ended and self._newest[:1] == begun[:1] and self._newest[1:3] < position:
-            await asyncio.wait((self._changed,))
+            await asyncio.wait((self.subscribers.changed,))
         return self._newest
-
-    def check_readers(self) -> None:
-        """Have all subscribers look whether they may still read."""
-        self._check_count += 1
-        self._wake()
 
     async def events(
         self,
@@ -200,13 +175,9 @@ class ViewFeed:
         after: an id that this feed or another one has given; None: the subscriber begins as the view's readers do.
         progress: also report that nothing has changed up to a later SN.
         stranger: returns why its reader may not read it, if so. Raises that."""
-        self.subscriber_count += 1
-        try:
+        with self.subscribers.one_more():
             async for event in self._events_after(after, stranger, timeout_s, progress=progress):
                 yield event
-        finally:
-            self.subscriber_count -= 1
-            self.left_s = time.monotonic()
 
     async def _events_after(
         self,
@@ -219,12 +190,12 @@ class ViewFeed:
         place = self._place_of(after)
         check_count, failures = -1, 0
         while True:
-            if check_count < self._check_count:
-                check_count = self._check_count
+            if check_count < self.subscribers.check_count:
+                check_count = self.subscribers.check_count
                 if (refused := stranger()) is not None:
                     raise refused
             event: Event[ReportId] | None = None
-            changed = self._changed
+            changed = self.subscribers.changed
             if place is None or place < self._lost_to:
                 event = await self._reset()
                 if event is not None and event.kind == "error":
@@ -250,17 +221,9 @@ class ViewFeed:
 
     def _behind(self, place: ReportId) -> Event[ReportId] | None:
         """Return the first event behind a place; None: there is none yet."""
-        if not self._events or self._events[-1].id <= place:
-            return None
-        first = 0
-        last = len(self._events) - 1
-        while first < last:
-            middle = (first + last) // 2
-            if self._events[middle].id <= place:
-                first = middle + 1
-            else:
-                last = middle
-        return self._events[first]
+        events = self._kept.events
+        first = bisect_right(events, place, key=lambda event: event.id)
+        return events[first] if first < len(events) else None
 
     def _progress(self, place: ReportId) -> Event[ReportId]:
         newest = self._newest
