@@ -155,7 +155,7 @@ def mark_held(descriptors, graphs, predicates, subjects, objects):
 
 @njit
 def knows_subject(descriptors, graph, predicate, subjects):
-    """Tell whether some batch has a triple of one of some subjects in (graph, predicate), be it deleted since or not.
+    """Return whether some batch has a triple of one of some subjects in (graph, predicate), be it deleted since or not.
 
     descriptors : int64[n_batches, DESCRIPTOR_WIDTH]; subjects : int64[n].
 

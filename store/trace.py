@@ -91,7 +91,7 @@ class TraceEntry:
         return self.size
 
     def has_row(self, predicate: int | None, graph: int | None) -> bool:
-        """Tell whether it has a triple or a tombstone of a graph (None: of any) with a predicate (None: any)."""
+        """Return whether it has a triple or a tombstone of a graph (None: of any) with a predicate (None: any)."""
         return any(batch is not None and batch.has_row(predicate, graph) for batch in (self.batch, self.tombstones))
 
 
@@ -298,7 +298,7 @@ class Trace:
         return tuple(self._entries)
 
     def touches(self, after_sn: int, predicate: int | None, graph: int | None) -> bool:
-        """Tell whether a triple of a graph (None: of any), with a predicate (None: any), may have been inserted or
+        """Return whether a triple of a graph (None: of any), with a predicate (None: any), may have been inserted or
         deleted behind an SN."""
         if after_sn + 1 >= self._sealed_from:
             sealed = takewhile(lambda entry: entry.upper > after_sn + 1, reversed(self._sealed))

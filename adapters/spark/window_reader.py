@@ -55,8 +55,8 @@ class WindowSource:
 
 
 class FetchingReader(DataSourceStreamReader):
-    """What is fetched from a node travels in partitions: `read` is the worker's side; everything else runs in one
-    process of Spark's planner."""
+    """Reads what it fetches from a node. `read` is the worker's side, by partitions; all else runs in one process
+    of Spark's planner."""
 
     def __init__(self, source: WindowSource, schema: StructType) -> None:
         self._source, self._schema = source, schema

@@ -115,8 +115,11 @@ class Reached:
         found = self._rows(*ends, np.ones(len(ends[0]), np.int64))
         if not self._is_nullable:
             return found
-        nodes = self._all_nodes(stored) if self.user.is_everywhere else np.array([*self.user.origins], np.int64)
-        nodes = nodes if self.user.is_everywhere else nodes[self._is_node(nodes, stored)]
+        if self.user.is_everywhere:
+            nodes = self._all_nodes(stored)
+        else:
+            nodes = np.array([*self.user.origins], np.int64)
+            nodes = nodes[self._is_node(nodes, stored)]
         return found.plus(self._to_themselves(nodes, np.ones(len(nodes), np.int64)))
 
     def _evaluated(self, stored: BatchSet) -> ZSet:
@@ -250,7 +253,7 @@ class Reached:
         return [self.evaluation.resolve(link.predicate) for link in self._links if link.predicate is not None]
 
     def _is_node(self, nodes: Int64Array, stored: BatchSet) -> BoolArray:
-        """Tell which nodes the graph has a triple of. bool[n]"""
+        """Return which nodes the graph has a triple of. bool[n]"""
         found = np.zeros(len(nodes), np.bool_)
         if len(nodes):
             source = source_of(ANY_LINKS, self.node.graph, self.evaluation.dataset(stored))
@@ -310,7 +313,7 @@ def asked_by(below: LookUp, path: Operator) -> LookUp:
 
 
 def has_rule(node: Node, evaluation: Evaluation) -> bool:
-    """Tell whether a part is a path whose change is found by rule."""
+    """Return whether a part is a path whose change is found by rule."""
     if not isinstance(node, PathPattern) or isinstance(node.graph, GraphVersion) or not is_walkable(node):
         return False
     return bool(StoredGraphs.of(node.graph, evaluation.clause).names)

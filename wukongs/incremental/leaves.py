@@ -115,8 +115,8 @@ class DeltaJoin:
         return found[0].plus(*found[1:]).project(names).consolidated()
 
     def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, before: Dataset) -> bool:
-        """Tell whether a plan finds nothing, since no subject of the inserted triples had a triple of some sibling. The
-        rows of new subjects are found by the plan of their last pattern alone."""
+        """Return whether a plan finds nothing, since no subject of the inserted triples had a triple of some sibling.
+        The rows of new subjects are found by the plan of their last pattern alone."""
         if not plan.siblings:
             return False
         subjects = subjects_in(inserted, predicate)

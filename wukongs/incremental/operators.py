@@ -434,7 +434,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
 
 
 def _has_partners(node: Node, evaluation: Evaluation) -> bool:
-    """Tell whether the rows for which a part of an EXISTS has other solutions are compatible with its change."""
+    """Return whether the rows for which a part of an EXISTS has other solutions are compatible with its change."""
     return (isinstance(node, Bgp) and bool(node.patterns)) or (evaluation.leaf is None and has_rule(node, evaluation))
 
 

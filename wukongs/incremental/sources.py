@@ -130,8 +130,8 @@ def subjects_in(source: Source, predicate: int) -> Int64Array:
 
 
 def may_have_subject(source: Source, predicate: int, subjects: Int64Array) -> bool:
-    """Tell whether some part of a source may have a triple of one of some subjects with a predicate: it has one, or has
-    had one."""
+    """Return whether some part of a source may have a triple of one of some subjects with a predicate: it has one, or
+    has had one."""
     return any(
         part.graph == ALL_NAMED or knows_subject(part.batches.descriptors, part.graph, predicate, subjects)
         for part in source.parts

@@ -20,7 +20,7 @@ LINKS_MAX = 64
 
 
 def is_walkable(node: Node) -> bool:
-    """Tell whether a part is a path that may be followed by rule. Those are evaluated anew that ask for lengths, that
+    """Return whether a part is a path that may be followed by rule. Those are evaluated anew that ask for lengths, that
     lead back to where they began (`?x :p+ ?x`), those over any graph, and those of no length from an argument."""
     if not isinstance(node, PathPattern) or node.length is not None or isinstance(node.graph, GraphVersion | Variable):
         return False

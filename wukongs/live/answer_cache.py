@@ -22,9 +22,9 @@ from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.store.trace import Trace
 
 KEPT_BYTES = 64 << 20
-"""Once so many bytes of answers were kept, all are forgotten."""
+"""The bytes of answers, at most; beyond it all are forgotten."""
 SETS_MAX = 1000
-"""Versions are known for so many sets of predicates; with one more all are forgotten."""
+"""The sets of predicates whose versions are known, at most; beyond it all are forgotten."""
 
 
 @dataclass(slots=True, eq=False)

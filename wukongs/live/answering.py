@@ -147,7 +147,7 @@ class Answering:
         )
 
     def _is_repeated(self, cached: CachedAnswer) -> bool:
-        """Tell whether another firing has found an answer, or is about to. A query that keeps rows goes on from these
+        """Return whether another firing has found an answer, or is about to. A query that keeps rows goes on from these
         instead, or the next firing would have to begin anew."""
         if cached.answered is None:
             is_another = cached.by not in (None, self.name)
@@ -219,7 +219,7 @@ class Answering:
             self._core.answers.keep(cached, found, reader)
 
     def _is_for_rows(self, cached: CachedAnswer) -> bool:
-        """Tell whether an answer is for the rows of arguments as they are now."""
+        """Return whether an answer is for the rows of arguments as they are now."""
         if self._group is None:
             return True
         assert isinstance(cached.versions, tuple), self.name

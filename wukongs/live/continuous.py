@@ -152,12 +152,12 @@ class ContinuousQuery:
 
     @property
     def is_firing(self) -> bool:
-        """Do as Producer.is_firing."""
+        """Implement Producer.is_firing."""
         return self.times.is_firing
 
     @property
     def made(self) -> Made | None:
-        """Do as Producer.made."""
+        """Implement Producer.made."""
         return self.times.made
 
     @made.setter
@@ -374,8 +374,8 @@ class ContinuousQuery:
         windows: Sequence[tuple[int, WindowResult | WukongsError, Stretch | None]],
         remembered: Sequence[Remembered],
     ) -> None:
-        """Let windows of before a restart wait for their readers, and go on behind the last of them. Called with the
-        lock held, when the query was just registered.
+        """Queue the windows of before a restart for their readers, and continue behind the last of them. Called with
+        the lock held, when the query was just registered.
 
         come: how far groups of readers are; windows: each with the end of its last firing and the firings that it
         stands for; remembered: some firings with which the next ones are compared, in order."""
@@ -441,9 +441,9 @@ class ContinuousQuery:
         return self.times.decided_ms()
 
     def settled_decided_ms(self) -> tuple[int | None, bool]:
-        """Do as Producer.settled_decided_ms."""
+        """Implement Producer.settled_decided_ms."""
         return self.times.settled_decided_ms()
 
     def settled_next_ms(self) -> int | None:
-        """Do as Producer.settled_next_ms."""
+        """Implement Producer.settled_next_ms."""
         return self.times.settled_next_ms()

@@ -86,7 +86,7 @@ class FiringTimes:
         return None if self.next_ms is None else self.next_ms - 1
 
     def has_fired_to(self, after_ms: int | None) -> bool:
-        """Tell whether all firings up to a time, None: no firing is known yet, were picked."""
+        """Return whether all firings up to a time, None: no firing is known yet, were picked."""
         if after_ms is None:
             return True
         next_ms = self.next_firing()
@@ -100,12 +100,12 @@ class FiringTimes:
         return all(number is None or number * batch_ms > after_ms for number, batch_ms in waiting)
 
     def has_reported(self, to_ms: int) -> bool:
-        """Tell whether all its firings up to a time that are due have been reported. Called with the lock held."""
+        """Return whether all its firings up to a time that are due have been reported. Called with the lock held."""
         due_ms = self.due()
         return not (self.is_firing and self.picked_ms <= to_ms) and (due_ms is None or due_ms > to_ms)
 
     def decided_ms(self) -> int | None:
-        """Do as Producer.decided_ms."""
+        """Implement Producer.decided_ms."""
         if self.is_paused or self.is_closed or self.is_firing:
             return None
         next_ms, states = self.next_firing(), self.text.states.values()
@@ -136,7 +136,7 @@ class FiringTimes:
         return [self._made_streams.settled_watermark(state) for state in self.text.states.values()]
 
     def settled_next_ms(self) -> int | None:
-        """Do as Producer.settled_next_ms. Of a query without step_ms: the earliest time that it may have."""
+        """Implement Producer.settled_next_ms. Of a query without step_ms: the earliest time that it may have."""
         self.next_firing()
         if self.next_ms is not None:
             return self.next_ms
@@ -147,7 +147,7 @@ class FiringTimes:
         return first_multiple(self.text.step_ms or 1, min(known), is_strict=False)
 
     def settled_decided_ms(self) -> tuple[int | None, bool]:
-        """Do as Producer.settled_decided_ms."""
+        """Implement Producer.settled_decided_ms."""
         return self.due_to_ms(), all(one.cover_ms == FOREVER_MS for one in self._settled_watermarks())
 
     def change_ms(self, after_ms: int | None) -> int | None:
@@ -211,5 +211,5 @@ class FiringTimes:
         return min((state.history_ms for state in self.text.states.values()), default=0)
 
     def reads_joins_of(self, state: StreamState) -> bool:
-        """Tell whether a firing reads the snapshot at which a stream batch of this stream has joined."""
+        """Return whether a firing reads the snapshot at which a stream batch of this stream has joined."""
         return self.text.windows.reads_stored and state.iri in self.text.states

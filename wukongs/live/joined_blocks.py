@@ -111,7 +111,7 @@ class Blocks:
                 yield at, block
 
     def concerns(self, block: Block, number: int) -> bool:
-        """Tell whether a query has a part in a block."""
+        """Return whether a query has a part in a block."""
         if not self.is_silent or not isinstance(block.item, WindowResult):
             return True
         lo, hi = block.rows_of(number)
@@ -153,7 +153,7 @@ class Blocks:
             self._budget.count(self, size_bytes)
 
     def drop_oldest(self) -> None:
-        """Let the oldest block go, for the budget. Of silent windows note which queries lose one."""
+        """Drop the oldest block, for the budget. Of silent windows note which queries lose one."""
         place, block = next(iter(self._held.items()))
         self._let_go(place)
         if self.is_silent:

@@ -111,7 +111,7 @@ class JoinedGroup:
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
         self.version = 0
-        """Do as query_text.Rows.version."""
+        """Implement query_text.Rows.version."""
         self._stats: tuple[int, dict[str, Any]] | None = None
         """Those of the lead, and how many blocks there were then."""
         self.watched: dict[int, JoinedQuery] = {}
@@ -200,7 +200,7 @@ class JoinedGroup:
             return self._rows
 
     def had(self, at_ms: int) -> bool:
-        """Do as query_text.Rows.had."""
+        """Implement query_text.Rows.had."""
         return not self._has_begun(at_ms).any()
 
     def taken_ms(self, taken_of: Callable[[int], int | None]) -> int:
@@ -218,12 +218,12 @@ class JoinedGroup:
             return min(found)
 
     def alike_to_ms(self, at_ms: int) -> int:
-        """Do as query_text.Rows.alike_to_ms: until another query has its first firing."""
+        """Implement query_text.Rows.alike_to_ms; until another query has its first firing."""
         later = self._since_ms[: len(self.members)]
         return int(np.min(later[later > at_ms], initial=_GONE_MS)) - 1
 
     def untaken_ms(self) -> int | None:
-        """Do as query_text.Rows.untaken_ms."""
+        """Implement query_text.Rows.untaken_ms."""
         with self._core.unread.lock:
             found = [ms for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             read = (one for one in self.members if one is not None and one.is_read)
@@ -231,11 +231,11 @@ class JoinedGroup:
             return min(found, default=None)
 
     def told(self) -> str:
-        """Do as query_text.Rows.told."""
+        """Implement query_text.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"
 
     def divide(self, at_ms: int) -> Sequence[Firer]:
-        """Do as query_text.Rows.divide."""
+        """Implement query_text.Rows.divide."""
         with self._core.lock:
             members = [member for member in self.members if member is not None]
             if len(members) < 2 or self.lead.is_closed:

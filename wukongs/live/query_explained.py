@@ -29,13 +29,13 @@ class QueryExplained:
         self._times, self._text, self._readers = times, times.text, readers
 
     def warnings(self) -> tuple[str, ...]:
-        """Do as ContinuousQuery.warnings."""
+        """Implement ContinuousQuery.warnings."""
         with self._core.lock:
             query, told = self._text.query, self._text.windows.advice(self._text.query)
         return (*told, *unknown_names(self._core, query, UnseenNames.of(query)))
 
     def explain(self, others: int, *, analyze: bool) -> str:
-        """Do as ContinuousQuery.explain. others: how many queries are explored together with it."""
+        """Implement ContinuousQuery.explain. others: how many queries are explored together with it."""
         with self._core.lock:
             at_ms = self._times.next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
@@ -56,7 +56,7 @@ class QueryExplained:
         return "".join([explain_over(self._text.query, dataset, profile), *told])
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Do as ContinuousQuery.why."""
+        """Implement ContinuousQuery.why."""
         if row is not None:
             return self._support(given_terms(row))
         with self._core.lock:

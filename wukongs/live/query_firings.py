@@ -67,8 +67,8 @@ class QueryFirings:
         return self._times.is_closed
 
     def is_skipped(self, at_ms: int) -> bool:
-        """Tell whether the firing at a time is left out: the query is paused, or its slices are gone; or the window was
-        taken before, no other is compared with it, and the stream that the query makes has what it brings."""
+        """Return whether the firing at a time is left out: the query is paused, or its slices are gone; or the window
+        was taken before, no other is compared with it, and the stream that the query makes has what it brings."""
         is_had = self._had_to_ms(at_ms) >= at_ms
         if self._times.is_paused or (is_had and not self._text.reporter.is_compared):
             return True
@@ -97,7 +97,7 @@ class QueryFirings:
             self._decide(last_ms, None)
 
     def _lose(self, first_ms: int, to_ms: int) -> int:
-        """Tell the firings from the first one up to a time as a gap. Return the last of them."""
+        """Report the firings from the first one up to a time as a gap. Return the last of them."""
         step_ms = self._text.step_ms or 1
         to_ms = self._changes.before(first_ms, to_ms)
         last_ms = to_ms // step_ms * step_ms if self._text.step_ms is not None else first_ms
@@ -145,7 +145,7 @@ class QueryFirings:
         return self._text.answering.company()
 
     def fires_before(self, come: frozenset[int], at_ms: int) -> bool:
-        """Tell whether the firing at a time has the same answer before and after timeless tuples with some predicates
+        """Return whether the firing at a time has the same answer before and after timeless tuples with some predicates
         join the stored graph. Called with the lock held."""
         self.company()  # so that it is compiled if it can be: others take long, and may wait
         return (
@@ -251,7 +251,7 @@ class QueryFirings:
         executed_s: float,
         error: str | None = None,
     ) -> None:
-        """Tell of a firing, if anybody listens."""
+        """Report a firing, if there is a listener."""
         if LISTENING.to is not None:
             rows, snapshot = (None, None) if window is None else (len(window), window.snapshot)
             count, now_s = firing.count_after(self._readers.had_ms), time.perf_counter()
@@ -297,7 +297,7 @@ class QueryFirings:
         return min(ms for ms in (fired_ms, untaken_ms, in_group_ms) if ms is not None) - 1
 
     def remembered(self) -> dict[str, Any] | None:
-        """Do as journal.ReportedBy.remembered."""
+        """Implement journal.ReportedBy.remembered."""
         return self._text.reporter.newest() if self._text.reporter.is_compared else None
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:

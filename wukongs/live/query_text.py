@@ -32,7 +32,7 @@ class Rows(Protocol):
     @property
     def rows(self) -> ArgumentRows: ...
     def had(self, at_ms: int) -> bool:
-        """Tell whether no row has a window at a time. Called with the lock held."""
+        """Return whether no row has a window at a time. Called with the lock held."""
 
     @property
     def version(self) -> int:

@@ -370,7 +370,7 @@ class QueryWindows:
         return False
 
     def same_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
-        """Do as InputVersions.same_to_ms."""
+        """Implement InputVersions.same_to_ms."""
         return self._versions.same_to_ms(at_ms, to_ms, self.sn_at(at_ms), upper)
 
     def versions(self, reading: Reading) -> Hashable:

@@ -480,7 +480,7 @@ class StreamState:
             self.carried_ms = end_ms if self.carried_ms is None else max(end_ms, self.carried_ms)
 
     def has_refused(self, at_ms: int) -> bool:
-        """Tell whether tuples with a time found no room."""
+        """Return whether tuples with a time found no room."""
         number = batch_number(at_ms, self.batch_ms)
         return any(first <= number <= last for first, last in self.refused)
 

@@ -468,7 +468,7 @@ class RemoteEngine:
         keep: bool = False,
         into: str | None = None,
     ) -> RemoteQuery:
-        """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
+        """See Engine.register. on_result is called by a thread of this process. The query stays registered
         when this client leaves; whoever registers the same text then goes on with it.
 
         Of a live view, a RemoteView is returned. into: a stream; for a stored graph, add_rules adds a rule."""

@@ -281,7 +281,7 @@ def _is_window(window: object) -> bool:
 
 
 def _is_report(report: object) -> bool:
-    """Tell whether this is none, or the head that Outgoing.head gives a report."""
+    """Return whether this is none, or the head that Outgoing.head gives a report."""
     if report is None:
         return True
     if not isinstance(report, dict) or set(report) != _REPORT_TYPES.keys():

@@ -322,18 +322,18 @@ class RemoteQuery(RemoteReader[WindowResult]):
     """A registered query, as RemoteEngine.register and queries return it. Methods may be called from any thread."""
 
     def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
-        """Do the same as ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable,
+        """See ContinuousQuery.results; also ends when the connection is closed. Raises NodeUnavailable,
         too. A query that this client has not registered begins with the oldest window that its node holds. A reader of
         a group is told no window twice."""
         return self._results(timeout_s, group)
 
     def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
-        """Do the same as results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
+        """See results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
         cancelled; a window that comes meanwhile is kept for the next one."""
         return self._aresults(timeout_s, group)
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Do the same as ContinuousQuery.why."""
+        """See ContinuousQuery.why."""
         args: dict[str, Any] = {} if row is None else {"row": given_terms(row)}
         return str(self.call("why", **args))
 
@@ -347,18 +347,18 @@ class RemoteView(RemoteReader[ViewReport]):
     def results(
         self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
     ) -> Iterator[ViewReport]:
-        """Do the same as LiveView.results: also ends when the connection is closed. Raises NodeUnavailable, too."""
+        """See LiveView.results; also ends when the connection is closed. Raises NodeUnavailable, too."""
         return self._results(timeout_s, group, progress=progress)
 
     def aresults(
         self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
     ) -> AsyncIterator[ViewReport]:
-        """Do the same as results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
+        """See results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
         cancelled; a report that arrives meanwhile is kept for the next one."""
         return self._aresults(timeout_s, group, progress=progress)
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
-        """Do the same as LiveView.content; the whole content is here when it returns."""
+        """See LiveView.content; the whole content is here when it returns."""
         asked, limit_s = {"at": at, "timeout_s": timeout_s}, answer_limit(timeout_s)
         lost = ""
         for _ in range(REPEATS_MAX):
@@ -373,11 +373,11 @@ class RemoteView(RemoteReader[ViewReport]):
         raise NodeUnavailable(f"the content of view {self.name} has stopped {REPEATS_MAX} times, at last: {lost}")
 
     def bind(self, arguments: Arguments) -> Int64Array:
-        """Do the same as LiveView.bind."""
+        """See LiveView.bind."""
         return self._numbers("bind", arguments)
 
     def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
-        """Do the same as LiveView.unbind."""
+        """See LiveView.unbind."""
         return self._numbers("unbind", arguments)
 
     def _numbers(self, method: str, arguments: Any) -> Int64Array:
@@ -403,7 +403,7 @@ class RemoteView(RemoteReader[ViewReport]):
     def why(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport: ...
 
     def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
-        """Do the same as LiveView.why."""
+        """See LiveView.why."""
         from wukongs.live.views.row_support import RowSupport
 
         if row is None:

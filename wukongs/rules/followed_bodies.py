@@ -46,7 +46,7 @@ from wukongs.rules.changing_graph import ChangingGraph
 from wukongs.store.batch_set import EMPTY, BatchSet
 
 COMPUTED_MAX = 1 << 16
-"""When so many terms were computed, all that is kept is evaluated anew, with new ids for them."""
+"""Terms computed, at most; beyond it all that is kept is evaluated anew, with new ids for them."""
 
 
 @dataclass(slots=True)

@@ -220,7 +220,7 @@ def rules_of(parsed: ParsedRule, into: Term | None = None, reads: Term | None = 
 
 
 def _is_list(node: Node, aggregation: Aggregation | None) -> bool:
-    """Tell whether a body is triple patterns, FILTERs, BINDs, VALUES, NOT EXISTS of patterns, and UNIONs of these."""
+    """Return whether a body is triple patterns, FILTERs, BINDs, VALUES, NOT EXISTS of patterns, and UNIONs of these."""
     more: tuple[type, ...] = (LeftJoin, Minus, PathPattern, GraphNames)
     parts, absent = list(parts_of(node)), set[int]()
     for part in parts:

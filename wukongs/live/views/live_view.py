@@ -811,7 +811,7 @@ class LiveView(MakesByPeriods):
         return ()
 
     def has_options(self, options: ViewOptions) -> bool:
-        """Tell whether it was registered with some options, and without arguments."""
+        """Return whether it was registered with some options, and without arguments."""
         return self.options == options and self.arguments is None
 
     # --- changes of the view ------------------------------------------------------------------------------------------
@@ -940,7 +940,7 @@ class LiveView(MakesByPeriods):
     # --- data folders -------------------------------------------------------------------------------------------------
 
     def is_of(self, source: QuerySource, options: ViewOptions) -> bool:
-        """Tell whether it is what somebody would register anew."""
+        """Return whether it is what somebody would register anew."""
         is_alike = self.source == source._replace(bindings=None) and self.table == digest(source.bindings)
         return is_alike and self.options == options
 

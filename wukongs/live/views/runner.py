@@ -187,11 +187,11 @@ class Views:
     # --- data folders -------------------------------------------------------------------------------------------------
 
     def take_news(self) -> dict[int, Any]:
-        """Do as ViewRecords.take_news, for the log."""
+        """Implement ViewRecords.take_news, for the log."""
         return {} if self._journal is None else self._journal.take_news()
 
     def states(self) -> Callable[[], list[dict[str, Any]]]:
-        """Do as ViewRecords.states, for a checkpoint."""
+        """Implement ViewRecords.states, for a checkpoint."""
         return states_of(self._core, self._views.values())
 
     def restore(self, folder: DataFolder, made_of: Callable[[str], Made | None]) -> None:

@@ -15,7 +15,7 @@ from wukongs.live.views.recovered_views import OP
 from wukongs.live.views.view_log import Position, ViewCursor, ViewLog
 
 NOTED_MAX = 64
-"""So many unread reports of a cursor are noted together: one record, and one wait for the disk, for all of them."""
+"""Unread reports of a cursor, at most, that are noted together: in one record, with one wait for the disk."""
 Log = Callable[[dict[int, Any]], int]
 
 

@@ -61,7 +61,7 @@ class ViewReaders:
         self.log.restore(reports, self._cursors.values())
 
     def results(self, timeout_s: float | None, group: str | None, *, progress: bool) -> Iterator[ViewReport]:
-        """Do the same as LiveView.results."""
+        """See LiveView.results."""
         check_seconds(timeout_s)
         cursor = self.of_group(group)
         return self._read(cursor, timeout_s, progress=progress, is_shared=group is not None)
@@ -69,7 +69,7 @@ class ViewReaders:
     async def aresults(
         self, timeout_s: float | None, group: str | None, *, progress: bool
     ) -> AsyncIterator[ViewReport]:
-        """Do the same as LiveView.aresults."""
+        """See LiveView.aresults."""
         check_seconds(timeout_s)
         cursor, loop, arrived = self.of_group(group), asyncio.get_running_loop(), asyncio.Event()
 

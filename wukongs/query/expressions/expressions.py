@@ -401,7 +401,7 @@ def _exact(expression: Expression, frame: Frame, rows: Int64Array) -> ExactColum
 
 
 def _is_plain(expression: Expression) -> bool:
-    """Tell whether an expression is a variable, a constant, or arithmetic of such."""
+    """Return whether an expression is a variable, a constant, or arithmetic of such."""
     if not isinstance(expression, Call):
         return True
     return expression.op in EXACT_OPS and all(map(_is_plain, expression.arguments))

@@ -121,7 +121,7 @@ class Forest:
         return [node for node in nodes if node not in self._numbers]
 
     def plant(self, nodes: list[int], ways: Callable[[], Ways], limits: Limits) -> Pairs:
-        """Let distinct nodes be origins that are none yet; return the pairs that they begin. Raises ForestExceeded, and
+        """Add distinct nodes that are no origins yet; return the pairs that they begin. Raises ForestExceeded, and
         as Limits.check.
 
         ways: the links in the graph as it is now, asked for if there is any. Cost: that of a search from each."""

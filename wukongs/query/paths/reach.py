@@ -153,7 +153,7 @@ class PathIndex:
         return [user for user in self._users if user.sn is not None]
 
     def is_at(self, sn: int) -> bool:
-        """Tell whether it has walks at an SN."""
+        """Return whether it has walks at an SN."""
         return self._forest is not None and self._sn == sn
 
     def join(self, user: PathUser, at: At) -> None:
