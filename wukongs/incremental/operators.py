@@ -66,8 +66,9 @@ from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
-from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
+from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
@@ -241,7 +242,7 @@ class Existing:
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
         patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
-        reads, others = reads_of(patterns, evaluation), list[Node]()
+        reads, others = Interests(patterns, evaluation), list[Node]()
         for pattern in patterns:
             while isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
                 pattern = pattern.pattern

@@ -27,6 +27,9 @@ from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 from wukongs.store.quads import is_held, joined, taken
 from wukongs.store.trace import TraceEntry
 
+TRIPLES_MAX = 1 << 14
+"""Changes of more triples are not looked through one by one."""
+
 
 class Member(NamedTuple):
     """One of the stored graphs that are read as one graph.
@@ -67,6 +70,7 @@ class Change:
     _united: dict[tuple[Member, ...], tuple[BatchSet, BatchSet]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _triples: list[tuple[Int64Array, ...]] = field(default_factory=list, repr=False, compare=False)
 
     @staticmethod
     def of(before: BatchSet, after: BatchSet, entries: Iterable[TraceEntry]) -> Change:
@@ -99,6 +103,21 @@ class Change:
     def batches(self) -> tuple[Batch, ...]:
         """All batches of what was inserted and of what was deleted."""
         return *self.inserted.batches, *self.deleted.batches
+
+    @property
+    def count(self) -> int:
+        """The triples that were inserted and those that were deleted."""
+        return len(self.inserted) + len(self.deleted)
+
+    @property
+    def triples(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Subjects, predicates and objects of what was inserted and of what was deleted, in whatever graph. Found once
+        for all views."""
+        if not self._triples:
+            _, *columns = joined([batch.triples() for batch in self.batches])
+            self._triples.append(tuple(columns))
+        subjects, predicates, objects = self._triples[0]
+        return subjects, predicates, objects
 
     def united(self, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
         """Return the triples that were inserted into the union of some graphs, and those that were deleted from it, all

@@ -96,7 +96,7 @@ def newest_level_is_not_looked_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def refreshed_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operators, "reads_of", lambda part, evaluation: lambda change: False)
+    patch.setattr(operators, "Interests", lambda part, evaluation: lambda change: False)
 
 
 def weights_are_dropped(patch: pytest.MonkeyPatch) -> None:
