@@ -25,9 +25,14 @@ def begin(engine: wukongs.Engine) -> wukongs.Stream:
 
 
 def register(
-    engine: wukongs.Engine, name: str, where: str, head: str = "SELECT ?f ?p", on_result: Callable | None = None
+    engine: wukongs.Engine,
+    name: str,
+    where: str,
+    head: str = "SELECT ?f ?p",
+    on_result: Callable | None = None,
+    output: str = "QUERY",
 ) -> wukongs.ContinuousQuery:
-    return engine.register(f"REGISTER QUERY {name} AS {head} {WINDOW} WHERE {where}", on_result)
+    return engine.register(f"REGISTER {output} {name} AS {head} {WINDOW} WHERE {where}", on_result)
 
 
 def push(engine: wukongs.Engine, stream: wukongs.Stream, end_ms: int, begin_ms: int = 0) -> None:

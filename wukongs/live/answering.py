@@ -39,6 +39,7 @@ class Asked(Protocol):
     def rows(self) -> ArgumentRows: ...
     @property
     def version(self) -> int: ...
+    def found(self, answer: Answer, at_ms: int) -> Answer: ...
 
 
 class Answering:
@@ -172,7 +173,7 @@ class Answering:
         """Return what the firing reports of its answer, and what reads its terms."""
         if (repeated := self._repeated(firing)) is not None:
             return repeated
-        reporter, extents, goes_on = self.reporter, firing.reading.extents, self._goes_on(firing)
+        reporter, goes_on = self.reporter, self._goes_on(firing)
         needs_terms = reporter.is_compared or firing.whole is None
         terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
         kept = list[Known]()
@@ -192,8 +193,14 @@ class Answering:
         if found is None:
             found = self._evaluated(firing, terms, kept)
         self._keep(firing, found, terms)
+        return self._compared(firing, found, terms), terms
+
+    def _compared(self, firing: Firing, found: Answer, terms: QueryTerms) -> Answer:
+        """Return what the firing reports of its answer."""
+        if self._group is not None and self.reporter.is_compared:
+            found = self._group.found(found, firing.last_ms)
         with self._limits():
-            return reporter.compare(firing.last_ms, extents, found, terms), terms
+            return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
 
     def _repeated(self, firing: Firing) -> tuple[Answer, Utf8Reader] | None:
         """Return what the firing reports if its answer is known; None if it is to be found."""
@@ -207,8 +214,7 @@ class Answering:
             reader = firing.reader
         if self.reporter.is_compared:
             terms = terms_of(self._core, firing.reader, firing.moment())
-            with self._limits():
-                return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms), terms
+            return self._compared(firing, found, terms), terms
         return found, reader
 
     def _keep(self, firing: Firing, found: Answer, reader: Utf8Reader) -> None:

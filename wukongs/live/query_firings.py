@@ -133,6 +133,8 @@ class QueryFirings:
         if recorded := self._text.reporter.recorded:  # firings behind one of these are compared with it
             is_first |= recorded[0].at_ms < at_ms
             to_ms = min([to_ms, *(one.at_ms for one in recorded if one.at_ms >= at_ms)])
+        if self._text.group is not None:
+            is_first |= self._text.group.begins_at(at_ms)
         if is_first and (self._text.reporter.is_compared or self._text.query.form == "construct"):
             return at_ms
         if self._text.group is not None:

@@ -12,7 +12,6 @@ from tests.clusters import cluster
 from tests.scenarios.test_groups import EX, FRIENDS, WINDOW, begin, posted, push, register, windows
 from wukongs.csparql.parser import parse_query
 from wukongs.live import injector as injector_module
-from wukongs.live import joined_queries
 from wukongs.live.groups import Groups
 from wukongs.live.query_templates import template_of
 
@@ -120,22 +119,25 @@ def test_which_queries_have_one_template(one: str, other: str, are_alike: bool) 
     assert (first is not None and second is not None and first.shape == second.shape) is are_alike
 
 
-@pytest.mark.parametrize("alone_max", [0, 1 << 30], ids=["formed at registration", "of a template"])
+@pytest.mark.parametrize("output", ["QUERY", "ISTREAM", "DSTREAM"])
 @pytest.mark.parametrize("node_count", [2, 3])
-def test_a_group_asks_other_nodes_as_one_query_does(
-    node_count: int, alone_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)
+def test_a_group_asks_other_nodes_as_one_query_does(node_count: int, output: str) -> None:
+    """The first query of a shape stays alone, so there are two that ask."""
     with cluster(node_count) as nodes:
         engine = nodes[0].engine
         stream = begin(engine)
-        queries = [register(engine, f"q{n}", FRIENDS % n) for n in range(20)]
+        queries = [register(engine, f"q{n}", FRIENDS % n, output=output) for n in range(20)]
         reach = nodes[0].store.core.reach
         assert reach is not None
         before = reach.traffic.numbers()
         push(engine, stream, 400)
         requests = int((reach.traffic.numbers() - before)[0])
         for n, query in enumerate(queries):
-            assert windows(query) == [posted(n, number) for number in range(4)]
-            assert query.stats()["explored_together"] == 4
-        assert 0 < requests <= 4 * 2 * (node_count - 1), "twice of each other node at each of four moments"
+            held = [posted(n, number) for number in range(4)]
+            before, after = [set[tuple[str, str]](), *held], [*held, set[tuple[str, str]]()]
+            inserted, deleted = (
+                [a - b for a, b in zip(x, y, strict=True)] for x, y in ((after, before), (before, after))
+            )
+            assert windows(query) == {"QUERY": held, "ISTREAM": inserted[:4], "DSTREAM": deleted[:4]}[output]
+            assert query.stats()["explored_together"] == 4 * (n > 0)
+        assert 0 < requests <= 2 * 4 * 2 * (node_count - 1), "twice of each other node at each of four moments"
