@@ -14,7 +14,6 @@ from wukongs.live.core import Core
 from wukongs.live.firing import Firing, Picked
 from wukongs.live.firing_times import FiringTimes
 from wukongs.live.query_changes import QueryChanges
-from wukongs.live.query_templates import Template
 from wukongs.live.query_text import QueryText
 from wukongs.live.query_windows import QueryWindows
 from wukongs.live.readers import Readers
@@ -56,11 +55,6 @@ class QueryFirings:
     def plans(self) -> PlanMemo:
         """Its plans, for datasets of all sizes."""
         return self._text.answering.plans
-
-    @property
-    def template(self) -> Template | None:
-        """The shape that it shares with queries of other constants."""
-        return self._text.answering.template
 
     @property
     def is_closed(self) -> bool:

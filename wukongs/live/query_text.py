@@ -11,10 +11,10 @@ from wukongs.csparql.algebra import Query
 from wukongs.live.answering import Answering
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer
+from wukongs.live.query_constants import constants_of
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_source import QuerySource
-from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import QueryWindows
 from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import StreamState
