@@ -13,7 +13,6 @@ from wukongs.live.answer_cache import CachedAnswer, algebra_of, digest
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer, Firing, Picked
 from wukongs.live.query_counts import QueryCounts
-from wukongs.live.query_templates import template_of
 from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.reading import terms_of
 from wukongs.live.reporting import Reporter
@@ -21,7 +20,6 @@ from wukongs.live.stretch import Stretch
 from wukongs.live.windows import firing_step
 from wukongs.query.execution.answer import Answer, answer, modified, within
 from wukongs.query.execution.argument_rows import ArgumentRows
-from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
@@ -39,6 +37,7 @@ class Asked(Protocol):
     def rows(self) -> ArgumentRows: ...
     @property
     def version(self) -> int: ...
+    def found(self, answer: Answer, at_ms: int) -> Answer: ...
 
 
 class Answering:
@@ -60,7 +59,6 @@ class Answering:
         self._core, self.name, self.query, self.windows, self.reporter = core, name, query, windows, reporter
         self._counts, self._group, self._is_joined = counts, group, is_joined
         self.plans = PlanMemo(is_patient=True)
-        self.template = template_of(query) if group is None else None
         self.is_of_moment = depends_on_moment(query.pattern)
         """Whether its firings have other answers at other times, whatever they read."""
         self.compiled: CompiledPlans | None = None
@@ -107,9 +105,7 @@ class Answering:
             self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
             if self._group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths(self._core.windows.paths)
-            if self.template is not None and (self.compiled is None or self.compiled.whole is None):
-                self._company = digest(self.template.shape)
-            elif self.compiled is not None:
+            if self.compiled is not None:
                 self._company = digest(sorted(self.windows.states))  # they do not wait for the slices of other streams
         return self._company
 
@@ -179,7 +175,7 @@ class Answering:
         if is_compared or whole is None:
             terms = terms_of(self._core, firing.reader, firing.moment())
         kept: Sequence[Known] = ()
-        if maintained is not None and firing.explored is None and firing.columns is None:
+        if maintained is not None and firing.columns is None:
             goes_on = self._goes_on(firing)
             if terms is not None and whole is None:
                 terms = maintained.renewed(terms)
@@ -198,8 +194,14 @@ class Answering:
             found = self._evaluated(firing, terms, kept)
         if firing.cached is not None:
             self._keep(firing, firing.cached, found, terms)
+        return self._compared(firing, found, terms), terms
+
+    def _compared(self, firing: Firing, found: Answer, terms: QueryTerms) -> Answer:
+        """Return what the firing reports of its answer."""
+        if self._group is not None and self.reporter.is_compared:
+            found = self._group.found(found, firing.last_ms)
         with self._limits():
-            return reporter.compare(firing.last_ms, firing.reading.extents, found, terms), terms
+            return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
 
     def _repeated(self, firing: Firing) -> tuple[Answer, Utf8Reader] | None:
         """Return what a repeated firing reports; None if its answer is to be found even so."""
@@ -213,8 +215,7 @@ class Answering:
             reader = firing.reader
         if self.reporter.is_compared:
             terms = terms_of(self._core, firing.reader, firing.moment())
-            with self._limits():
-                return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms), terms
+            return self._compared(firing, found, terms), terms
         return found, reader
 
     def _keep(self, firing: Firing, cached: CachedAnswer, found: Answer, reader: Utf8Reader) -> None:
@@ -282,6 +283,7 @@ class Answering:
             return self._group.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
         if self._paths is not None:
             self._paths.changes = firing.path_changes
+        self._used |= set[Mechanism]().union(*(one.used for one in kept))
         found = answer(
             self.query,
             dataset,
@@ -291,22 +293,13 @@ class Answering:
             scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
             in_order=True,
             by_solution=self.reporter.is_compared,
-            explored=self._explored(firing, kept),
+            explored=[(one.node, one.table) for one in kept if one.node is not None],
             compiled=firing.plans,
             paths=self._paths,
         )
         if self.maintained is not None and firing.plans is not None:
             self.maintained.estimate()
         return found
-
-    def _explored(self, firing: Firing, kept: Sequence[Known]) -> list[Explored]:
-        """Return the nodes of the query whose solutions are known. kept: those that are maintained."""
-        if firing.explored is None or self.template is None:
-            self._used |= set[Mechanism]().union(*(one.used for one in kept))
-            return [(one.node, one.table) for one in kept if one.node is not None]
-        self._counts.explored_together += 1
-        self._used.add(Mechanism.TEMPLATE)
-        return [(self.template.core, firing.explored)]
 
 
 def _has_rows(found: Answer) -> bool:
