@@ -3,9 +3,9 @@ query are evaluated over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from wukongs.store.dtypes import WINDOW_GRAPH, BoolArray, Int64Array
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 from wukongs.store.quads import is_held, joined, taken
 from wukongs.store.trace import TraceEntry
+
+Made = TypeVar("Made")
 
 
 class Member(NamedTuple):
@@ -67,6 +69,7 @@ class Change:
     _united: dict[tuple[Member, ...], tuple[BatchSet, BatchSet]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(before: BatchSet, after: BatchSet, entries: Iterable[TraceEntry]) -> Change:
@@ -94,6 +97,18 @@ class Change:
     def is_of_stored(self) -> bool:
         """Whether a triple of a stored graph was inserted or deleted, and not of arguments alone."""
         return any((batch.graphs != ARGUMENTS_GRAPH).any() for batch in self.batches)
+
+    def known(self, key: object, make: Callable[[], Made]) -> Made:
+        """Return what was found before under a key; find it if there is nothing. All views find the same."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: Made = self._known[key]
+        return found
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """The graph and the predicate of each triple that was inserted or deleted."""
+        return self.known("pairs", lambda: frozenset(_pairs_of(self.batches)))
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -123,6 +138,11 @@ class Change:
         """Return the change with that of a hidden graph beside the stored ones, whose unions are the same. All as of
         Change."""
         return Change(before, after, inserted, deleted, self._united)
+
+
+def _pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+    for batch in batches:
+        yield from zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True)
 
 
 def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
