@@ -6,8 +6,9 @@ graph itself, which all views share: a part that can be explored from given rows
 
 The rules, with d for the change of a part, f for its content before and t for its content after the change:
 
-* basic graph pattern (DeltaJoin): the sum over its patterns i of the patterns before i at t, d of i, those after i at f
-  (delta queries; shared arrangements, section 5.3). d of a default graph of several graphs is that of their union.
+* basic graph pattern (DeltaJoin): the rows at t with an inserted triple, minus the rows at f with a deleted one; for
+  each pattern i they are explored from d of i (delta queries; shared arrangements, section 5.3). d of a default graph
+  of several graphs is that of their union.
 * filter, extend, project, union: linear, so the operator is applied to d.
 * join: d(L) * t(R) + f(L) * d(R).
 * OPTIONAL, MINUS, over windows also EXISTS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with

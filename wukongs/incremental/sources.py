@@ -67,10 +67,16 @@ class StoredGraphs:
 
     def is_touched(self, change: Change, predicate: int | None, resolve: Resolve) -> bool:
         """Tell whether a triple with a predicate (None: any) was inserted or deleted in them."""
-        return any(_marked(batch, predicate, self.reads(batch.graphs, resolve)).any() for batch in change.batches)
+        if predicate is None or self.names is None:
+            return any(_marked(batch, predicate, self.reads(batch.graphs, resolve)).any() for batch in change.batches)
+        pairs = change.pairs
+        return any((graph, predicate) in pairs for name in self.names for graph in member_of(name, resolve).graphs)
 
     def changed(self, change: Change, resolve: Resolve) -> tuple[Source, Source]:
         """Return where patterns are matched among what a change has inserted, and among what it has deleted."""
+        return change.known(self, lambda: self._changed(change, resolve))
+
+    def _changed(self, change: Change, resolve: Resolve) -> tuple[Source, Source]:
         if self.names is None:
             pairs = [_parts(change.inserted, change.deleted, ALL_NAMED, FROM_DIRECTORY)]
         else:

@@ -3,9 +3,9 @@ query are evaluated over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 from wukongs.store.quads import is_held, joined, taken
 from wukongs.store.trace import TraceEntry
 
+Made = TypeVar("Made")
 TRIPLES_MAX = 1 << 14
 """Changes of more triples are not looked through one by one."""
 
@@ -70,7 +71,7 @@ class Change:
     _united: dict[tuple[Member, ...], tuple[BatchSet, BatchSet]] = field(
         default_factory=dict, repr=False, compare=False
     )
-    _triples: list[tuple[Int64Array, ...]] = field(default_factory=list, repr=False, compare=False)
+    _known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(before: BatchSet, after: BatchSet, entries: Iterable[TraceEntry]) -> Change:
@@ -99,6 +100,18 @@ class Change:
         """Whether a triple of a stored graph was inserted or deleted, and not of arguments alone."""
         return any((batch.graphs != ARGUMENTS_GRAPH).any() for batch in self.batches)
 
+    def known(self, key: object, make: Callable[[], Made]) -> Made:
+        """Return what was found before under a key; find it if there is nothing. All views find the same."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: Made = self._known[key]
+        return found
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """The graph and the predicate of each triple that was inserted or deleted."""
+        return self.known("pairs", lambda: frozenset(_pairs_of(self.batches)))
+
     @property
     def batches(self) -> tuple[Batch, ...]:
         """All batches of what was inserted and of what was deleted."""
@@ -113,10 +126,8 @@ class Change:
     def triples(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Subjects, predicates and objects of what was inserted and of what was deleted, in whatever graph. Found once
         for all views."""
-        if not self._triples:
-            _, *columns = joined([batch.triples() for batch in self.batches])
-            self._triples.append(tuple(columns))
-        subjects, predicates, objects = self._triples[0]
+        _, *columns = self.known("triples", lambda: joined([batch.triples() for batch in self.batches]))
+        subjects, predicates, objects = columns
         return subjects, predicates, objects
 
     def united(self, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
@@ -142,6 +153,11 @@ class Change:
         """Return the change with that of a hidden graph beside the stored ones, whose unions are the same. All as of
         Change."""
         return Change(before, after, inserted, deleted, self._united)
+
+
+def _pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+    for batch in batches:
+        yield from zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True)
 
 
 def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:

@@ -28,9 +28,9 @@ from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
+from wukongs.live.query_constants import constants_of
 from wukongs.live.query_group import check_arguments
 from wukongs.live.query_source import QuerySource
-from wukongs.live.query_templates import constants_of
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
 from wukongs.live.support import Facts
 from wukongs.live.views.caller import Caller, OnReport
