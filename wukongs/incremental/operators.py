@@ -20,7 +20,7 @@ The rules, with d for the change of a part, f for its content before and t for i
 * GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
 * paths (Reached): the pairs that changed edges begin or end, from the origins that are asked for (iterate.py).
-* LIMIT of a view with arguments (Reduce): the arguments of the rows in d are evaluated anew, before and after.
+* LIMIT (Cut): rows in d are inserted among the first ones, of all or of each argument; others are behind them.
 * a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
@@ -64,7 +64,7 @@ from wukongs.csparql.scope import (
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.incremental.counted import Counted
-from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
+from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.interests import Interests
@@ -290,9 +290,9 @@ class Existing:
 @dataclass(slots=True)
 class Reduce:
     """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
-    there is one group, always. LIMIT of a view with arguments: the rows of an argument are a group."""
+    there is one group, always."""
 
-    node: Group | Slice
+    node: Group
     children: tuple[Kept]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -317,11 +317,6 @@ class Reduce:
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Slice):
-            ordered = rows.project(variables_below(self.node)).repeated()
-            known = leaf(ordered.variables)
-            part: Node = above_cut(self.node, known)
-            return ZSet.of(self.evaluation.run_over(part, stored, (known, ordered), number=NUMBER))
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
         known = leaf(rows.variables)
@@ -428,10 +423,9 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
-        case Slice() if original is not None and not has_exists(node):
-            return Reduce(node, (Kept(operator_of(below_cut(node), evaluation), (NUMBER,)),), evaluation)
         case Slice() if not has_exists(node):
-            return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
+            keys = () if original is None else (NUMBER,)
+            return Cut(node, (Kept(operator_of(below_cut(node), evaluation), keys),), evaluation, keys)
     return Refresh.of(node, evaluation)
 
 

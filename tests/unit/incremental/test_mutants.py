@@ -116,7 +116,7 @@ def groups_keep_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cuts, "_last_of", lambda first, rows: rows.length - 1)
+    patch.setattr(cuts, "_last_places", lambda keys, is_known: np.full(len(keys), len(keys)))
 
 
 def all_subjects_are_new(patch: pytest.MonkeyPatch) -> None:

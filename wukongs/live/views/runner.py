@@ -332,6 +332,14 @@ class Views:
             if view.every_ms is not None:
                 view.end_period(time_ms, snapshots)
 
+    def _follows_wall(self, view: LiveView) -> bool:
+        """Return whether a view's periods end by wall time, as long as no stream has closed anything. Those of a view
+        that makes a stream do not if event time is still to begin: its stream would stand at wall time for good."""
+        if view.every_ms is None:
+            return False
+        states = self._core.streams.values()
+        return view.makes is None or all(state.is_made or state.is_ended for state in states)
+
     def next_period_ms(self) -> int | None:
         """Return the event time at which the next period of a view ends."""
         return min((view.period_end_ms for view in self._quiet.awake if view.every_ms is not None), default=None)
@@ -366,7 +374,8 @@ class Views:
             while not (self._is_stopped or core.is_closed or core.failure is not None):
                 core.finish_tick()
                 if core.sealed_ms is None:
-                    self._end_periods(core.wall_ms(), self._snapshots)
+                    for view in filter(self._follows_wall, self._quiet.awake):
+                        view.end_period(core.wall_ms(), self._snapshots)
                 if self._quiet.is_behind(core.sn) or any(view.is_behind(core.sn) for view in self._quiet.awake):
                     return True
                 self._news.wait(self._wait_s())
@@ -411,8 +420,9 @@ class Views:
     def _wait_s(self) -> float | None:
         """Return how long until a period of wall time ends, or a view that has failed is tried again."""
         waits = [retry_s for view in self._quiet.awake if (retry_s := view.retry_s or 0.0) > 0]
-        if self._core.sealed_ms is None and (end_ms := self.next_period_ms()) is not None:
-            waits.append((end_ms - self._core.wall_ms()) / 1000)
+        if self._core.sealed_ms is None:
+            ends_ms = [view.period_end_ms for view in self._quiet.awake if self._follows_wall(view)]
+            waits += [(end_ms - self._core.wall_ms()) / 1000 for end_ms in ends_ms]
         return max(0.0, min(waits)) if waits else None
 
     def _next_steps(self) -> tuple[list[_Step], TermReader]:
