@@ -26,7 +26,7 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in
-from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
@@ -93,12 +93,14 @@ class DeltaJoin:
 
     @noted
     def change(self, change: Change) -> ZSet:
+        if self.evaluation.is_divided(change.before, change.after):
+            return self._explored(change)
         evaluation, found = self.evaluation, list[ZSet]()
         before = evaluation.dataset(change.before)
         for plan in self._plans:
             term = plan.pattern.predicate
             predicate = evaluation.resolve(term) if isinstance(term, Term) else None
-            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation.resolve), strict=True):
+            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation), strict=True):
                 if not has_triple(changed, predicate, before.default_graph):
                     continue
                 if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, before):
@@ -113,6 +115,46 @@ class DeltaJoin:
         if not found:
             return ZSet.empty(names)
         return found[0].plus(*found[1:]).project(names).consolidated()
+
+    def _explored(self, change: Change) -> ZSet:
+        """Return the change where other nodes hold a part of the graph: the matches of what has changed are joined with
+        the patterns before at `after`, and then with those behind at `before`; filters come last. The patterns are in
+        an order in which each shares a variable with one before it, so that what other nodes hold is looked up."""
+        evaluation, found, order = self.evaluation, list[ZSet](), self._order()
+        resolve, default_graph = evaluation.resolve, evaluation.dataset(change.before).default_graph
+        for place, plan in enumerate(order):
+            term = plan.pattern.predicate
+            predicate = resolve(term) if isinstance(term, Term) else None
+            version = GraphVersion(_written(plan.pattern), CHANGED)
+            alone = Bgp((replace(plan.pattern, graph=version),))
+            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation), strict=True):
+                if not has_triple(changed, predicate, default_graph):
+                    continue
+                rows = evaluation.run_changed(alone, {version: changed}, plan.memo)
+                for others, stored in ((order[:place], change.after), (order[place + 1 :], change.before)):
+                    if others and rows.length:
+                        rows = evaluation.explored(Bgp(tuple(one.pattern for one in others)), rows, stored)
+                if rows.length:
+                    found.append(ZSet.of(rows, sign))
+        names = names_of(self.node)
+        if not found:
+            return ZSet.empty(names)
+        matches = found[0].plus(*found[1:]).consolidated()
+        known = leaf(matches.variables)
+        part = _with_patterns(self.node, known)
+        if part is not known:
+            matches = ZSet.of_weighted(evaluation.run_over(part, change.after, (known, matches.weighted())))
+        return matches.project(names).consolidated()
+
+    def _order(self) -> list[_Plan]:
+        """Return the patterns in an order in which each shares a variable with one before it, if one does."""
+        left, order, bound = list(self._plans), list[_Plan](), set[Variable]()
+        while left:
+            chosen = next((plan for plan in left if bound & possible_variables(Bgp((plan.pattern,)))), left[0])
+            left.remove(chosen)
+            order.append(chosen)
+            bound |= possible_variables(Bgp((chosen.pattern,)))
+        return order
 
     def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, before: Dataset) -> bool:
         """Return whether a plan finds nothing, since no subject of the inserted triples had a triple of some sibling.
@@ -144,7 +186,7 @@ def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     return _Plan(pattern, graphs, part, tuple(dict.fromkeys(versions)), siblings)
 
 
-def _with_patterns(node: Node, bgp: Bgp) -> Node:
+def _with_patterns(node: Node, bgp: Node) -> Node:
     return replace(node, pattern=_with_patterns(node.pattern, bgp)) if isinstance(node, Filter) else bgp
 
 

@@ -35,9 +35,10 @@ from wukongs.live.views.view_log import Position
 from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
+from wukongs.query.terms.query_terms import DataTexts
 from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
-from wukongs.store.term_registry import TermReader
+from wukongs.store.trace import TraceEntry
 
 log = logging.getLogger("wukongs")
 
@@ -347,7 +348,7 @@ class Views:
             for view in self.registered():
                 view.log.close()
 
-    def _next_steps(self) -> tuple[list[_Step], TermReader] | None:
+    def _next_steps(self) -> tuple[list[_Step], DataTexts] | None:
         """Wait until a view is behind. Return (a step for each that is, the texts of the stored terms).
 
         None: the engine is closed."""
@@ -355,7 +356,8 @@ class Views:
         with core.lock:
             while not (self._is_stopped or core.is_closed or core.failure is not None):
                 if steps := self._steps():
-                    return steps, core.registry.snapshot_reader()
+                    reader = core.registry.snapshot_reader()
+                    return steps, reader if core.reach is None else core.reach.reader(reader)
                 self._news.wait(self._wait_s())
             return None
 
@@ -386,13 +388,20 @@ class Views:
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
         """Return what computes the change between two snapshots, once, when it is asked for."""
-        entries = self._core.arrangement.trace.between(after.sn, to.sn)
-        known = list[Change]()
+        entries, reach = self._core.arrangement.trace.between(after.sn, to.sn), self._core.reach
+        known = list[Change | None]()
+
+        def of_all(own: Iterable[TraceEntry]) -> Change | None:
+            assert reach is not None
+            found = reach.changed(own, after.sn, to.sn)
+            return None if found is None else Change.between(after.stored, to.stored, *found)
 
         def compute() -> Change | None:
-            if entries is not None and not known:
-                known.append(Change.of(after.stored, to.stored, entries))
-            return known[0] if known else None
+            if entries is None:
+                return None
+            if not known:
+                known.append(Change.of(after.stored, to.stored, entries) if reach is None else of_all(entries))
+            return known[0]
 
         return compute
 
