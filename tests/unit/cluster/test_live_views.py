@@ -151,7 +151,7 @@ def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.
 
     monkeypatch.setattr(DeltaJoin, "_explored", count_rows)
     with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
-        assert follow(nodes, engine, 1, 15, 4) >= 8
+        assert follow(nodes, engine, 1, 15, 8) >= 8
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"
 
 
