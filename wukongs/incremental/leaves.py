@@ -14,6 +14,7 @@ from wukongs.csparql.algebra import (
     Filter,
     GraphVersion,
     Node,
+    TriplePattern,
     WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
@@ -22,7 +23,7 @@ from wukongs.csparql.walk import map_children
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in, written_graph
-from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
@@ -45,6 +46,8 @@ class _Plan:
     graphs: where the pattern is matched.
     part: the pattern is matched among what has changed, all others in the graph.
     changed: the graph reference of the pattern there.
+    bgp: all patterns as they are in the query.
+    order: these, from that one on, each behind one with which it shares a variable, if there is one.
     siblings: the patterns behind it with the same subject, with their predicates: these find the rows of a new subject,
     which has no triple of theirs in the graph before."""
 
@@ -52,6 +55,8 @@ class _Plan:
     graphs: StoredGraphs
     part: Node
     changed: GraphVersion
+    bgp: Bgp
+    order: tuple[TriplePattern, ...]
     siblings: tuple[tuple[Term, WrittenGraph], ...]
     memo: PlanMemo = field(default_factory=PlanMemo)
 
@@ -113,19 +118,35 @@ class DeltaJoin:
         """Yield the rows that a change inserts (1) and deletes (-1), plan by plan; a row may occur in several tables,
         and has any order of columns."""
         evaluation, resolve = self.evaluation, self.evaluation.resolve
+        is_divided = evaluation.is_divided(change.before, change.after)
         for plan in self._plans:
             predicate = None if plan.predicate is None else resolve(plan.predicate)
             if not plan.graphs.is_touched(change, predicate, resolve):
                 continue
-            for sign, changed in zip((1, -1), plan.graphs.changed(change, resolve), strict=True):
+            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation), strict=True):
                 if not has_triple(changed, predicate, resolve(_DEFAULT_NAME)):
                     continue
                 if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change.before):
                     continue
                 stored = change.after if sign > 0 else change.before
-                rows = evaluation.run_versions(plan.part, stored, {plan.changed: changed}, plan.memo)
+                if is_divided:
+                    rows = self._explored(plan, changed, stored)
+                else:
+                    rows = evaluation.run_versions(plan.part, stored, {plan.changed: changed}, plan.memo)
                 if rows.length:
                     yield sign, rows
+
+    def _explored(self, plan: _Plan, changed: Source, stored: BatchSet) -> BindingTable:
+        """Return the rows of a plan where other nodes hold a part of the graph: it is explored from the matches of what
+        has changed, so that what others hold is looked up; filters come last."""
+        evaluation, (pattern, *others) = self.evaluation, plan.order
+        alone = Bgp((replace(pattern, graph=plan.changed),))
+        rows = evaluation.run_changed(alone, {plan.changed: changed}, plan.memo)
+        if others and rows.length:
+            rows = evaluation.explored(Bgp(tuple(others)), rows, stored)
+        known = leaf(rows.variables)
+        part = _replaced(self.node, plan.bgp, known)
+        return rows if part is known or not rows.length else evaluation.run_over(part, stored, (known, rows))
 
     def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, stored: BatchSet) -> bool:
         """Return whether all rows of a plan are found by the plan of a sibling, too: no subject of the inserted triples
@@ -151,7 +172,19 @@ def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     )
     predicate = pattern.predicate if isinstance(pattern.predicate, Term) else None
     graphs = StoredGraphs.of(written_graph(pattern), clause)
-    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, siblings)
+    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, bgp, _order(bgp, number), siblings)
+
+
+def _order(bgp: Bgp, number: int) -> tuple[TriplePattern, ...]:
+    """Return patterns from one of them on, each behind one with which it shares a variable, if there is one."""
+    left, order, bound = list(bgp.patterns), list[TriplePattern](), set[Variable]()
+    chosen = left[number]
+    while left:
+        left.remove(chosen)
+        order.append(chosen)
+        bound |= possible_variables(Bgp((chosen,)))
+        chosen = next((one for one in left if bound & possible_variables(Bgp((one,)))), left[0] if left else chosen)
+    return tuple(order)
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:

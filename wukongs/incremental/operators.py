@@ -418,8 +418,11 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
                 return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
             return groups
         case GraphNames():
-            return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
-        case PerGraph() if (each := EachGraph.of(node, evaluation)) is not None:
+            existing = ExistingGraphs.of(node, evaluation)
+            if existing is not None and evaluation.graph_of is not None:
+                return Refresh.of(node, evaluation)  # which graphs there are is asked of all nodes
+            return existing or Constant(node, evaluation)
+        case PerGraph() if evaluation.graph_of is None and (each := EachGraph.of(node, evaluation)) is not None:
             return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
