@@ -15,7 +15,7 @@ from tests.engine_helpers import EX, A, at, names, node, windows
 from tests.unit.cluster.test_counting import client_of
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.live import joined_queries
-from wukongs.live.joined_queries import JoinedQuery
+from wukongs.live.joined_query import JoinedQuery
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import MoveQuery
 
