@@ -176,3 +176,42 @@ def test_what_they_are_compared_with_is_there_after_a_restart(tmp_path: Path, ou
     for number, name in enumerate(found):
         times = [at for at in range(0, 900, 100) if at + offset <= 900]
         assert found[name] == {at + offset: [str(at + 50 + 10 * number)] for at in times}
+
+
+@pytest.mark.parametrize("ends", ["restart", "crash"])
+@pytest.mark.parametrize("output", ["ISTREAM", "DSTREAM"])
+def test_firings_are_compared_with_what_was_stored_before_a_restart(tmp_path: Path, output: str, ends: str) -> None:
+    """A triple is inserted, and another one deleted, behind the last firing before the end. The checkpoint has what is
+    stored since then, so that firing cannot be evaluated again."""
+    folder, found = tmp_path / "0", [dict[int, list[str]](), dict[int, list[str]]()]
+    for life in range(3):
+        with wukongs.Engine(folder) as engine:
+            stream = engine.stream(S, batch_ms=100, timing=True, history_ms=0)
+            head = f"SELECT ?z FROM <urn:x-wukongs:default> FROM STREAM <{S}> [RANGE 1s STEP 200ms]"
+            users = [f"<http://e/u{n}>" for n in range(2)]
+            queries = [
+                engine.register(
+                    f"REGISTER {output} q{n} AS {head} WHERE {{ {user} <http://e/p> ?o . {user} <http://e/k> ?z }}"
+                )
+                for n, user in enumerate(users)
+            ]
+            if life == 0:
+                stream.push(tuples(("u0", 50), ("u1", 60)))
+            stream.advance(life * 400 + 400)
+            engine.settle(60)
+            for own, query in zip(found, queries, strict=True):
+                own |= read(query)
+            for user in users:
+                before, after = (f'{user} <http://e/k> "{number}"' for number in (life - 1, life))
+                engine.update(f"DELETE DATA {{ {before} }} ; INSERT DATA {{ {after} }}")
+            stream.advance(life * 400 + 500)  # no firing, and the snapshot of the last one is held no more
+            engine.settle(60)
+            core = core_of(engine)
+            with core.lock:
+                while core.merge(1 << 20) or core.merge_further(1 << 20):
+                    pass
+            engine.checkpoint()
+            if ends == "crash":
+                folder = shutil.copytree(folder, tmp_path / str(life + 1))
+    expected = {"ISTREAM": {600: ["0"], 1000: ["1"]}, "DSTREAM": {1000: ["0"], 1200: ["1"]}}[output]
+    assert found == [expected, expected]
