@@ -25,7 +25,7 @@ from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
-from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in
+from wukongs.incremental.sources import StoredGraphs, has_triple, is_stored, may_have_subject, subjects_in
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -259,6 +259,12 @@ class Refresh:
 def names_of(node: Node) -> tuple[Variable, ...]:
     """Return the variables of a part's solutions, in a fixed order."""
     return tuple(sorted(possible_variables(node), key=str))
+
+
+def is_of_stored(part: object, clause: DatasetClause) -> bool:
+    """Return whether a part of a query reads stored graphs alone, and no window."""
+    reads = TriplePattern | PathPattern | PerGraph
+    return all(is_stored(one.graph, clause) for one in parts_of(part) if isinstance(one, reads))
 
 
 def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:

@@ -140,8 +140,8 @@ class Evaluation:
     resolve: term -> id.
     terms: of the view.
     limits: of the execution under way.
-    leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
-    (DeltaJoin), and parts are looked up there.
+    leaf: returns the operator of a part that is a leaf, and None for others; None: all leaves are over stored graphs
+    (DeltaJoin). Parts of these alone are looked up there.
     lifted: the query, if it is asked for each of the view's arguments.
     paths: the indexes of paths, which views share.
     span: the SNs of the change under way, or twice that of a content."""
@@ -156,8 +156,10 @@ class Evaluation:
     span: tuple[int, int] = (0, 0)
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
-    def dataset(self, stored: BatchSet) -> Dataset:
-        return Dataset(self.clause, stored, {}, self.resolve)
+    def dataset(self, stored: BatchSet, versions: Mapping[GraphVersion, Source] | None = None) -> Dataset:
+        """Return the stored graph, beside empty windows: what is in these is in other leaves."""
+        windows = dict.fromkeys(self.clause.windows, EMPTY)
+        return Dataset(self.clause, stored, windows, self.resolve, versions=versions or {})
 
     def run(self, node: Node, stored: BatchSet) -> BindingTable:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""
@@ -189,8 +191,7 @@ class Evaluation:
     ) -> BindingTable:
         """Return the solutions of a part, some patterns of which are matched at other versions than the stored
         graph."""
-        dataset = Dataset(self.clause, stored, {}, self.resolve, versions=versions)
-        return self._executor(dataset, memo).run(node)
+        return self._executor(self.dataset(stored, versions), memo).run(node)
 
     def _executor(
         self,
