@@ -336,7 +336,7 @@ class Maintained:
         """Whether the terms have those of one firing only."""
         self.parts: list[Part] = []
         self.stored: StoredChange | None = None
-        """What parts read of the stored graphs at the firing that it stands at; None: that is not known."""
+        """The stored graphs as parts read them at the firing that it stands at; None: they are not known."""
         self.is_estimated = plans.whole is not None
         """Whether it is known what evaluating the parts anew takes."""
         if plans.whole is not None:

@@ -117,7 +117,7 @@ class QueryWindows:
         """Whether it may be enough to look for what is new."""
         self._paths: PathWatch | None = None
         self._since: StoredSince | None = None
-        """What was stored since the firing before, for parts that read stored graphs alone."""
+        """The change of the stored graph, for parts that read stored graphs alone."""
         self._since_sn: int | None = None
         """The snapshot number at which these stand."""
 
