@@ -13,27 +13,32 @@ import pytest
 from tests.fuzz import SEED, TIER, scaled
 from tests.fuzzing.continuous import MIXES, Tally, judged, lived
 from wukongs.incremental.counted import Counted
+from wukongs.incremental.cuts import Cut
 from wukongs.incremental.maintained import Part
 from wukongs.incremental.operators import Flag, Joined
+from wukongs.incremental.versions import Change
 from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
-from wukongs.query.mechanisms import Mechanism
+from wukongs.live.engine_windows import StoredSince
+from wukongs.query.rows import places_of
+from wukongs.store.batch_set import EMPTY
 
 LIVES = 1 if TIER == "fast" else scaled(12)
 LIVES_OF_MUTANTS = 12
 
 
-def opened(seed: str) -> tuple[list[str], int]:
+def opened(seed: str, mix: str = "joins") -> tuple[list[str], int]:
     """Live one life; return what disagrees, and how many windows have followed their parts."""
-    plan = MIXES["joins"].make(random.Random(seed))
+    plan = MIXES[mix].make(random.Random(seed))
     found, used = lived(plan)
-    return judged(plan, found, Tally(), "joins"), used[Mechanism.JOINS]
+    return judged(plan, found, Tally(), mix), used[MIXES[mix].targets[0]]
 
 
-def test_windows_are_those_of_pyoxigraph() -> None:
+@pytest.mark.parametrize("mix", ["joins", "stored", pytest.param("limits", marks=pytest.mark.slow)])
+def test_windows_are_those_of_pyoxigraph(mix: str) -> None:
     followed = 0
     for number in range(LIVES):
-        disagreements, count = opened(f"{SEED or 0}/{number} follow")
+        disagreements, count = opened(f"{SEED or 0}/{number} follow", mix)
         assert not disagreements
         followed += count
     assert followed > 0 or TIER == "fast"
@@ -84,26 +89,69 @@ def distinct_rows_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Counted, "change", change)
 
 
+def stored_graphs_stay(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is inserted or deleted in the stored graph."""
+    right = StoredSince.change.fget
+    assert right is not None
+
+    def change(self: StoredSince) -> Change | None:
+        found = right(self)
+        return None if found is None else Change(found.before, found.after, EMPTY, EMPTY)
+
+    patch.setattr(StoredSince, "change", property(change))
+
+
+def stored_graphs_lose_nothing(patch: pytest.MonkeyPatch) -> None:
+    right = StoredSince.change.fget
+    assert right is not None
+
+    def change(self: StoredSince) -> Change | None:
+        found = right(self)
+        return None if found is None else Change(found.before, found.after, found.inserted, EMPTY)
+
+    patch.setattr(StoredSince, "change", property(change))
+
+
+def deleted_rows_stay_among_the_first(patch: pytest.MonkeyPatch) -> None:
+    right = Cut._moved
+    patch.setattr(
+        Cut,
+        "_moved",
+        lambda self, first, changed, stored: right(self, first, changed.take(places_of(changed.weights > 0)), stored),
+    )
+
+
 def parts_are_always_in_step(patch: pytest.MonkeyPatch) -> None:
     right = Part._followed
 
-    def followed(self: Part, *, is_in_step: bool, wants_change: bool) -> Any:
+    def followed(self: Part, stored: Any, *, is_in_step: bool, wants_change: bool) -> Any:
         has_rows = any(join.moves is not None and not join.moves.is_anew for join in self.joins)
-        return right(self, is_in_step=has_rows, wants_change=wants_change)
+        return right(self, stored, is_in_step=has_rows, wants_change=wants_change)
 
     patch.setattr(Part, "_followed", followed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutate",
-    [expired_rows_stay, partners_do_not_matter, one_side_is_joined, distinct_rows_stay, parts_are_always_in_step],
+    ("mutate", "mix"),
+    [
+        (expired_rows_stay, "joins"),
+        (partners_do_not_matter, "joins"),
+        (one_side_is_joined, "joins"),
+        (distinct_rows_stay, "joins"),
+        (parts_are_always_in_step, "joins"),
+        (stored_graphs_stay, "stored"),
+        (stored_graphs_lose_nothing, "stored"),
+        (deleted_rows_stay_among_the_first, "limits"),
+    ],
 )
-def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]) -> None:
+def test_a_broken_rule_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None], mix: str
+) -> None:
     mutate(monkeypatch)
     for number in range(LIVES_OF_MUTANTS):
         try:
-            if opened(f"{number} follow")[0]:
+            if opened(f"{number} follow", mix)[0]:
                 return
         except AssertionError:
             return

@@ -14,6 +14,7 @@ import logging
 import random
 import re
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,7 +25,7 @@ from unittest import mock
 import pyoxigraph as ox
 
 import wukongs
-from wukongs.incremental import maintained
+from wukongs.incremental import cuts, maintained
 from wukongs.live import joined_queries
 from wukongs.query.mechanisms import Mechanism as M
 from wukongs.query.paths import kept_paths
@@ -34,6 +35,8 @@ from wukongs.store import membership
 E = "http://e/"
 STREAM, OTHER = f"{E}s", f"{E}t"
 STORED = "FROM <urn:x-wukongs:default>"
+GRAPHS = f"{E}g0", f"{E}g1"
+"""The stored named graphs: each has some of the triples of the default graph."""
 BATCH_MS = 100
 SHARE_MIN, SHARE_ALL_MIN = 0.05, 0.005
 OPENED_MAX = 3
@@ -65,14 +68,17 @@ class Window:
 
 @dataclass(frozen=True)
 class Clause:
-    """The dataset of a query. every_ms: how often it fires."""
+    """The dataset of a query. every_ms: how often it fires; has_graphs: stored named graphs, too."""
 
     windows: tuple[Window, ...]
     reads_stored: bool
     every_ms: int
+    has_graphs: bool = False
 
     def text(self) -> str:
-        return " ".join([*(window.text() for window in self.windows), *([STORED] if self.reads_stored else [])])
+        stored = [STORED] if self.reads_stored else []
+        named = [f"FROM NAMED <{name}>" for name in GRAPHS] if self.has_graphs else []
+        return " ".join([*(window.text() for window in self.windows), *stored, *named])
 
     def every(self) -> str:
         return "" if self.every_ms == self.windows[0].step_ms else f" COMPUTED EVERY {self.every_ms}ms"
@@ -122,6 +128,27 @@ class Plan:
     settles: frozenset[int] = frozenset()
     timing: Any = True
     forced: list[tuple[Any, str, Any]] = field(default_factory=list)
+
+    @property
+    def has_graphs(self) -> bool:
+        return any(query.clause.has_graphs for query in self.queries)
+
+    def update(self, tick: int) -> Iterator[str]:
+        """Iterate over the requests that change the stored graphs before a tick."""
+        for kind, triples in zip(("DELETE", "INSERT"), self.updates[tick], strict=True):
+            blocks = [" ".join(" ".join(one) + " ." for one in triples)]
+            if self.has_graphs:
+                for name in GRAPHS:
+                    own = " ".join(" ".join(one) + " ." for one in triples if name in graphs_of(one))
+                    blocks.append(f"GRAPH <{name}> {{ {own} }}")
+            if triples:
+                yield f"{kind} DATA {{ {' '.join(blocks)} }}"
+
+
+def graphs_of(triple: Triple) -> tuple[str, ...]:
+    """Return the named graphs that have a stored triple: one, or both."""
+    number = zlib.crc32(" ".join(triple).encode()) % 3
+    return GRAPHS if number == 2 else (GRAPHS[number],)
 
 
 # --- data -----------------------------------------------------------------------------------------------------------
@@ -334,6 +361,38 @@ def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     return variables, where
 
 
+def beside_stored(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
+    """Return patterns over windows beside parts over stored graphs alone. clause: its windows are named, or it has
+    named graphs and windows without names."""
+    variables = ["?o1", "?s", "?v1"]
+    where = within(rng, clause, "?o1 :p ?s . ?o1 :r ?b1 . ?b1 :f ?v1 .")
+    for number in range(rng.choice([1, 1, 2])):
+        graph = rng.choice([f"GRAPH ?g{number} {{ %s }}", f"GRAPH <{rng.choice(GRAPHS)}> {{ %s }}"])
+        stored = graph if clause.has_graphs else "%s"
+        room = stored % f"?s :in ?x{number} ."
+        house = stored % f"?s :in ?r{number} . ?r{number} :part ?x{number} ."
+        limit = stored % f"?s :limit ?x{number} ."
+        part = rng.choice([room, room, house, limit])
+        more = rng.choice(
+            [
+                f"OPTIONAL {{ {part} }}",
+                f"OPTIONAL {{ {limit} FILTER(?v1 > ?x{number}) }}",
+                f"OPTIONAL {{ {room} OPTIONAL {{ {stored % f'?x{number} :part ?h{number} .'} }} }}",
+                f"MINUS {{ {part} }}",
+                f"FILTER EXISTS {{ {part} }}",
+                f"FILTER NOT EXISTS {{ {part} }}",
+                f"{{ {part} }} UNION {{ {within(rng, clause, f'?s :state ?x{number} .')} }}",
+                f"{{ SELECT ?s (COUNT(*) AS ?x{number}) WHERE {{ {room} }} GROUP BY ?s }}",
+                f"{{ SELECT DISTINCT ?s ?x{number} WHERE {{ {house} }} }}",
+            ]
+        )
+        where = f"{where} {more}"
+        variables += [f"?x{number}"] if not more.startswith(("MINUS", "FILTER")) else []
+        if f"?g{number}" in more and more.startswith("OPTIONAL"):
+            variables.append(f"?g{number}")
+    return variables, where
+
+
 # --- mixes ------------------------------------------------------------------------------------------------------------
 
 
@@ -363,6 +422,7 @@ def forced(rng: random.Random, is_on: float = 0.7, is_off: float = 0.1) -> list[
             (maintained, "STAY_MIN", rng.choice([0, 0, 1, 3])),
             (maintained, "JOINED_MIN", 0),
             (maintained, "COMPARED_MIN", 0),
+            (maintained, "CUT_MIN", 0),
         ]
     elif drawn < is_on + is_off:
         found = [(deltas, "ROWS_MIN", 1e18), (kept_paths, "ROWS_MIN", 1 << 60)]
@@ -480,6 +540,44 @@ def make_joins(rng: random.Random) -> Plan:
         return Asked(f"q{number}", clause, head, where, tail, output, is_computed=True)
 
     return sensor_life(rng, make, forced(rng, 0.8), (5, 8, 12), 3)
+
+
+def make_limits(rng: random.Random) -> Plan:
+    """The first rows in an order of all variables."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        variables, where = rng.choice([singles, pairs, layered])(rng, clause)
+        keys = [rng.choice(["?%s", "DESC(?%s)"]) % name[1:] for name in rng.sample(variables, len(variables))]
+        cut = f"LIMIT {rng.choice([3, 10])}{rng.choice(['', ' OFFSET 2'])}"
+        output = rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"])
+        tail = f"ORDER BY {' '.join(keys)} {cut}"
+        return Asked(f"q{number}", clause, " ".join(variables), where, tail, output, is_computed=True)
+
+    plan = sensor_life(rng, make, forced(rng, 0.8), (5, 8, 12), 3)
+    plan.forced.append((cuts, "MARGIN", rng.choice([0, 4, 256])))
+    return plan
+
+
+def make_stored(rng: random.Random) -> Plan:
+    """Parts over stored graphs alone beside windows."""
+    sensors = rng.choice([60, 120])
+    clauses = []
+    for _ in range(2):
+        clause = clause_of(rng, (5, 8, 12), 1.0)
+        has_graphs = rng.random() < 0.5
+        names = (None, None) if has_graphs else (STREAM, f"{E}w2")
+        windows = tuple(replace(window, name=name) for window, name in zip(clause.windows, names, strict=False))
+        clauses.append(replace(clause, windows=windows, reads_stored=not has_graphs, has_graphs=has_graphs))
+    queries = []
+    for number in range(3):
+        variables, where = beside_stored(rng, clause := rng.choice(clauses))
+        head, tail, kind = " ".join(variables), "", rng.random()
+        if kind < 0.2:
+            head, tail = f"?s (COUNT(*) AS ?n) (MAX({variables[-1]}) AS ?most)", "GROUP BY ?s"
+        output = rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"])
+        queries.append(Asked(f"q{number}", clause, head, where, tail, output, is_computed=True))
+    ticks = readings(rng, rng.choice([30, 40]), rng.choice([10, 20]), sensors, rng.choice(["integer", "decimal"]))
+    return life(rng, Plan(queries, ticks, forced=forced(rng, 0.9)), sensors)
 
 
 def make_paths(rng: random.Random) -> Plan:
@@ -632,6 +730,8 @@ MIXES: dict[str, Mix] = {
     "groups": Mix(make_groups, (M.GROUPS,), 4),
     "executor": Mix(make_executor, (M.EXECUTOR, M.BINDINGS), 2),
     "joins": Mix(make_joins, (M.JOINS, M.CHANGES), 2),
+    "limits": Mix(make_limits, (M.LIMITS, M.CHANGES), 2),
+    "stored": Mix(make_stored, (M.JOINS, M.CHANGES), 2),
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.COMPILED,), 3),
     "together": Mix(make_together, (M.TOGETHER,), 1),
@@ -737,9 +837,8 @@ def lived(plan: Plan) -> tuple[Windows, Counter[M]]:
             handles[query.name] = engine.register(query.text(), bindings=table)
         for tick, tuples in enumerate(plan.ticks):
             if tick in plan.updates:
-                for kind, triples in zip(("DELETE", "INSERT"), plan.updates[tick], strict=True):
-                    if triples:
-                        engine.update(f"{kind} DATA {{ {' '.join(' '.join(one) + ' .' for one in triples)} }}")
+                for request in plan.update(tick):
+                    engine.update(request)
             end_ms = BATCH_MS * (tick + 1)
             if tuples:
                 stream.push([(*one, end_ms - BATCH_MS // 2) for one in tuples])
@@ -808,8 +907,9 @@ class Oracle:
         self._clause, self._known = clause, known
         self._store, self._has = ox.Store(), set[Quad]()
 
-    def stand(self, at_ms: int, plan: Plan, stored: Iterable[Triple]) -> int:
-        """Hold what the clause reads at a time; return how many triples that is."""
+    def stand(self, at_ms: int, plan: Plan, stored: Iterable[Triple], updated: Iterable[Triple]) -> int:
+        """Hold what the clause reads at a time; return how many triples that is. updated: those that named graphs have,
+        too."""
         wanted: set[Quad] = set()
         for window in self._clause.windows:
             closes_ms = at_ms // window.step_ms * window.step_ms
@@ -818,6 +918,8 @@ class Oracle:
                 wanted.update((window.name, triple) for triple in tuples)
         if self._clause.reads_stored:
             wanted.update((None, triple) for triple in stored)
+        if self._clause.has_graphs:
+            wanted.update((name, triple) for triple in updated for name in graphs_of(triple))
         for quad in self._has - wanted:
             self._store.remove(self._quad(quad))
         self._store.extend([self._quad(quad) for quad in wanted - self._has])
@@ -854,15 +956,16 @@ def judged(
     known: dict[Quad, ox.Quad] = {}
     oracles = {clause: Oracle(clause, known) for clause in {query.clause for query in plan.queries}}
     before: dict[str, Rows] = {query.name: Counter() for query in plan.queries}
-    stored: set[Triple] = set()
+    stored, updated = set[Triple](), set[Triple]()
     for tick in range(len(plan.ticks)):
         out, come = plan.updates.get(tick, ((), ()))
+        updated = (updated - set(out)) | set(come)
         stored = (stored - set(out)) | set(come) | set(plan.timeless.get(tick, ()))
         at_ms = BATCH_MS * (tick + 1)
         for clause, oracle in oracles.items():
             if at_ms % clause.every_ms:
                 continue
-            count = oracle.stand(at_ms, plan, stored)
+            count = oracle.stand(at_ms, plan, stored, updated)
             for query in plan.queries:
                 if query.clause != clause:
                     continue

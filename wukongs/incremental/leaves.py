@@ -14,15 +14,24 @@ from wukongs.csparql.algebra import (
     Filter,
     GraphVersion,
     Node,
+    PathPattern,
+    PerGraph,
     TriplePattern,
     WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.csparql.walk import map_children
+from wukongs.csparql.walk import map_children, parts_of
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
-from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in, written_graph
+from wukongs.incremental.sources import (
+    StoredGraphs,
+    has_triple,
+    is_stored,
+    may_have_subject,
+    subjects_in,
+    written_graph,
+)
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -298,3 +307,9 @@ class Refresh:
 def names_of(node: Node) -> tuple[Variable, ...]:
     """Return the variables of a part's solutions, in a fixed order."""
     return tuple(sorted(possible_variables(node), key=str))
+
+
+def is_of_stored(part: object, clause: DatasetClause) -> bool:
+    """Return whether a part of a query reads stored graphs alone, and no window."""
+    reads = TriplePattern | PathPattern | PerGraph
+    return all(is_stored(one.graph, clause) for one in parts_of(part) if isinstance(one, reads))

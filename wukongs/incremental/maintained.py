@@ -6,6 +6,10 @@ follow it: groups, DISTINCT, and where few rows change, joins, OPTIONAL, MINUS, 
 executor evaluates the rest from their content. ISTREAM and DSTREAM need no more than the change, if the rest is linear:
 filters, BIND, projections.
 
+Beside patterns over windows stand parts that read stored graphs alone, such as an OPTIONAL that looks names up. These
+are those of live views, which keep nothing of triple patterns, and follow the change of the stored graph between the
+SNs of two firings. LIMIT keeps the first rows in order (cuts.py).
+
 An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them begins
 anew with all rows.
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeAlias, TypeGuard
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -24,7 +28,6 @@ from wukongs.csparql.algebra import (
     Exists,
     Extend,
     Filter,
-    GraphNames,
     Group,
     Join,
     LeftJoin,
@@ -46,10 +49,12 @@ from wukongs.csparql.scope import exists_patterns, node_expressions, possible_va
 from wukongs.csparql.walk import join_operands, parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.incremental.counted import Counted
+from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.groups import Anew, Grouped, is_argument
-from wukongs.incremental.leaves import names_of
+from wukongs.incremental.leaves import DeltaJoin, is_of_stored, names_of
 from wukongs.incremental.lookups import Kept, Operator
 from wukongs.incremental.operators import operator_lines, operator_of, operators_of
+from wukongs.incremental.sources import is_stored
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.window_join import RowWise, WindowJoin
 from wukongs.incremental.zset import ZSet
@@ -64,12 +69,14 @@ from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.deltas import DeltaClause, Moves, is_worth_it
 from wukongs.query.rows import places_of
 from wukongs.query.terms.query_terms import QueryTerms
-from wukongs.store.batch_set import EMPTY
+from wukongs.store.batch_set import EMPTY, BatchSet
 
 REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
 """Rows that could not be kept are tried again after this number of firings, at first and at the most."""
 PARTS_MAX = 8
 """Rows are kept of at most this number of parts of a query."""
+CUT_MIN = 5_000
+"""The first rows of LIMIT are kept if so many rows are below, while there are half as many."""
 STAY_MIN = 20
 """Rows are followed by DISTINCT and by joins once there are so many for each that was inserted or deleted, while there
 are half as many: a row that is followed costs more than one that is evaluated with all others."""
@@ -86,11 +93,14 @@ Difference: TypeAlias = tuple[BindingTable, BindingTable]
 """Rows that were inserted and deleted since the firing before. A row may be among both."""
 _NOTHING = Change(EMPTY, EMPTY, EMPTY, EMPTY)
 _FOLLOWED = frozenset(
-    ("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept", "constant")
+    (
+        *("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept"),
+        *("constant", "top-k", "explored", "per graph"),
+    )
 )
-"""The kinds of operators that read nothing but the rows below them."""
+"""The kinds of operators that read nothing but the rows below them, or stored graphs; beside those of DeltaJoin."""
 _JOINS = frozenset(("join", "flag", "reduce"))
-_READS = GraphNames | PathPattern | PerGraph | Service | TripleParts
+_READS = PathPattern | Service | TripleParts
 """Nodes that read graphs in other ways than by triple patterns."""
 
 
@@ -122,6 +132,13 @@ class Known:
     used: Used
 
 
+class StoredChange(NamedTuple):
+    """The stored graph as a firing reads it, and its change since the firing before; None: that is not known."""
+
+    stored: BatchSet
+    change: Change | None
+
+
 class NotKept(Exception):
     """Groups cannot be kept exactly. Only this module sees this error."""
 
@@ -130,7 +147,12 @@ def _not_kept(_: Kept) -> Anew:
     raise NotKept
 
 
-_MECHANISMS = {"groups": Mechanism.GROUPS, "distinct": Mechanism.DISTINCT, "content": Mechanism.JOINS}
+_MECHANISMS = {
+    "groups": Mechanism.GROUPS,
+    "distinct": Mechanism.DISTINCT,
+    "content": Mechanism.JOINS,
+    "top-k": Mechanism.LIMITS,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +165,7 @@ class Part:
     alone: those of them whose rows the executor would find without other rows."""
 
     node: Node | None
-    top: WindowJoin | Grouped | Counted
+    top: WindowJoin | Grouped | Counted | Cut
     joins: tuple[WindowJoin, ...]
     alone: tuple[WindowJoin, ...]
     estimated_rows: float = 0.0
@@ -156,9 +178,12 @@ class Part:
     _refusals_above: _Refusals = field(default_factory=_Refusals)
     _kinds: frozenset[str] = field(init=False)
     """The kinds of operators from the top down."""
+    reads_stored: bool = field(init=False)
+    """Whether a part of it reads stored graphs alone."""
 
     def __post_init__(self) -> None:
         self._kinds = frozenset(operator.kind for _, operator in operators_of(self.top))
+        self.reads_stored = any(kind.startswith("delta join") or kind == "per graph" for kind in self._kinds)
 
     @property
     def kept(self) -> tuple[WindowJoin, ...]:
@@ -187,12 +212,20 @@ class Part:
         """Keep nothing."""
         self._is_in_step = False
         for _, operator in operators_of(self.top):
-            if isinstance(operator, WindowJoin | Counted | Grouped | Kept):
+            if isinstance(operator, WindowJoin | Counted | Cut | Grouped | Kept):
                 operator.forget()
 
-    def advance(self, terms: TermSpace | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
+    def advance(
+        self,
+        terms: TermSpace | None,
+        limits: Callable[[], Limits],
+        stored: StoredChange | None = None,
+        *,
+        wants_change: bool,
+    ) -> list[Known]:
         """Change the rows by what has arrived and expired; return them, or those of the patterns below. None of them:
-        they are to be evaluated anew. terms: None if nothing is evaluated. Raises QueryTimeout."""
+        they are to be evaluated anew. terms: None if nothing is evaluated; stored: what it reads of the stored graphs.
+        Raises QueryTimeout."""
         is_in_step, self._is_in_step = self._is_in_step, False
         if not self.is_ready:
             return []
@@ -201,7 +234,11 @@ class Part:
                 if join.advance(terms, limits) is None:
                     self.forget()
                     return []
-            found = None if self.is_wide else self._followed(is_in_step=is_in_step, wants_change=wants_change)
+            if not self.reads_stored:
+                stored = StoredChange(EMPTY, _NOTHING)
+            found = None
+            if not self.is_wide and stored is not None:
+                found = self._followed(stored, is_in_step=is_in_step, wants_change=wants_change)
         except (BudgetExceeded, MemoryError):  # evaluating it anew may need less
             self._refusals.add()
             self.forget()
@@ -214,23 +251,24 @@ class Part:
             rows = [replace(one, table=tables.distinct(one.table), change=None) for one in rows]
         return rows
 
-    def _followed(self, *, is_in_step: bool, wants_change: bool) -> Known | None:
+    def _followed(self, stored: StoredChange, *, is_in_step: bool, wants_change: bool) -> Known | None:
         """Return the rows of the part; None if they are not worth following, or cannot be."""
         top = self.top
         if isinstance(top, WindowJoin):
             return _of_join(top, wants_change=wants_change)
         moves = [join.moves for join in self.joins if join.moves is not None]
-        goes_on = is_in_step and not any(one.is_anew for one in moves)
+        of_stored = stored.change
+        goes_on = is_in_step and of_stored is not None and not any(one.is_anew for one in moves)
         if self._refusals_above.left or not self._is_worth_following(moves, goes_on=goes_on, wants_change=wants_change):
             return None
         difference = None
         try:
-            if not goes_on:
-                top.begin(EMPTY)
-            elif isinstance(top, Counted):
-                change = top.change(_NOTHING)
+            if not goes_on or of_stored is None:
+                top.begin(stored.stored)
+            elif isinstance(top, Counted | Cut):
+                change = top.change(of_stored)
                 difference = _difference(change) if wants_change else None
-            elif not top.follow(_NOTHING, notes_before=wants_change):
+            elif not top.follow(of_stored, notes_before=wants_change):
                 raise NotKept
             elif wants_change and top.node.keys:
                 difference = top.last_rows()
@@ -250,6 +288,8 @@ class Part:
                 return False
         elif "groups" in kinds:
             return True
+        elif "top-k" in kinds and rows < CUT_MIN:
+            return False
         elif "content" in kinds and not wants_change:
             return False  # all is linear
         return STAY_MIN * sum(map(len, moves)) <= rows
@@ -295,6 +335,8 @@ class Maintained:
         self._is_new = True
         """Whether the terms have those of one firing only."""
         self.parts: list[Part] = []
+        self.stored: StoredChange | None = None
+        """The stored graphs as parts read them at the firing that it stands at; None: they are not known."""
         self._is_estimated = plans.whole is not None
         """Whether it is known what evaluating the parts anew takes."""
         if plans.whole is not None:
@@ -307,6 +349,11 @@ class Maintained:
     def is_ready(self) -> bool:
         """Whether rows of a part can be had at this firing."""
         return any(part.is_ready for part in self.parts)
+
+    @property
+    def reads_stored(self) -> bool:
+        """Whether a part reads stored graphs alone somewhere."""
+        return any(part.reads_stored for part in self.parts)
 
     @property
     def keeps_rows(self) -> bool:
@@ -334,7 +381,7 @@ class Maintained:
     def advance(self, terms: QueryTerms | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
         """Change the rows of all parts whose rows can be had; return them. terms: as `renewed` returns them, None for
         a query that kernels answer alone. Raises QueryTimeout."""
-        found = list[Known]()
+        found, stored, self.stored = list[Known](), self.stored, None
         if terms is None and not self._plans.is_distinct:
             for part in self.parts:
                 found += part.advance(None, limits, wants_change=wants_change)
@@ -344,7 +391,7 @@ class Maintained:
             if terms is not None:
                 self._evaluation.terms, self._evaluation.limits = terms, own
             for part in self.parts:
-                found += part.advance(terms, lambda: own, wants_change=wants_change)
+                found += part.advance(terms, lambda: own, stored, wants_change=wants_change)
         return found
 
     def renewed(self, terms: QueryTerms) -> QueryTerms:
@@ -426,30 +473,40 @@ class Maintained:
         if RowWise.of(node) is not None:
             join = self._join_of(node)
             return None if join is None else Part(node, join, (join,), (join,))
-        if not _may_be_followed(node) or any(isinstance(one, _READS) for one in parts_of(node)):
+        if not _may_be_followed(node) or any(self._reads_otherwise(one) for one in parts_of(node)):
             return None
-        joins = list[WindowJoin]()
+        joins, clause = list[WindowJoin](), self._evaluation.clause
 
-        def leaf(part: Node) -> WindowJoin | None:
+        def leaf(part: Node) -> WindowJoin | DeltaJoin | None:
+            if is_of_stored(part, clause):
+                return DeltaJoin.of(part, self._evaluation)
             join = self._join_of(part)
             joins.extend([] if join is None else [join])
             return join
 
         self._evaluation.leaf = leaf
         top: Operator | None
-        if isinstance(node, Group):
+        if isinstance(node, Slice):
+            top = _cut_of(node, self._evaluation)
+        elif isinstance(node, Group):
             top = Grouped.of(node, self._evaluation, operator_of, _not_kept)
         elif isinstance(node, Distinct) and (rows := _projected_rows(node)) is not None:
             below = leaf(rows)
             top = None if below is None else Counted(names_of(node), (below,))
         else:
             top = operator_of(node, self._evaluation)
-        if top is None or any(one.kind not in _FOLLOWED for _, one in operators_of(top)):
+        if top is None or not joins or not all(map(_is_followed, operators_of(top))):
             return None
-        if not isinstance(top, Grouped | Counted):
+        if not isinstance(top, Grouped | Counted | Cut):
             top = Counted(names_of(node), (top,), is_distinct=False)
         alone = set(map(id, _found_alone(node)))
         return Part(node, top, tuple(joins), tuple(join for join in joins if id(join.node) in alone))
+
+    def _reads_otherwise(self, node: object) -> bool:
+        """Return whether a node reads graphs in a way that no operator beside windows follows."""
+        if isinstance(node, PerGraph):
+            return not is_stored(node.graph, self._evaluation.clause)
+        return isinstance(node, _READS)
 
     def _join_of(self, node: Node) -> WindowJoin | None:
         """Return what keeps the matches of patterns; None if it is another node, or they cannot be kept."""
@@ -463,13 +520,30 @@ class Maintained:
         return None if clause is None else WindowJoin(node, rows, join, names_of(node), clause)
 
 
+def _is_followed(found: tuple[int, Operator]) -> bool:
+    """Return whether an operator, with its depth, has what it needs in a firing."""
+    kind = found[1].kind
+    return kind in _FOLLOWED or kind.startswith("delta join")
+
+
+def _cut_of(node: Slice, evaluation: Evaluation) -> Cut | None:
+    """Return the operator of LIMIT above rows of patterns and joins; None if groups or DISTINCT are below, whose rows
+    are few beside those that they are made of."""
+    below = operator_of(below_cut(node), evaluation)
+    cut = Cut(node, (below if isinstance(below, WindowJoin) else Kept(below),), evaluation)
+    is_reduced = any(one.kind in ("groups", "reduce", "distinct") for _, one in operators_of(below))
+    return None if is_reduced or cut.wanted is None else cut
+
+
 def _is_linear(node: Node) -> TypeGuard[Linear]:
     return isinstance(node, Filter | Extend | Project) and not any(map(exists_patterns, node_expressions(node)))
 
 
 def _may_be_followed(node: Node) -> bool:
     """Tell whether all that the executor would do with the rows below a node may be worth following."""
-    below = node
+    if isinstance(node, Slice):
+        return not has_exists(node)
+    below: Node = node
     while _is_linear(below):
         below = below.pattern
     joins = Join | LeftJoin | Minus | Union

@@ -69,7 +69,7 @@ from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
-from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of
+from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, is_of_stored, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
@@ -79,7 +79,7 @@ from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
 from wukongs.query.operators.aggregates import group
 from wukongs.query.rows import places_of
-from wukongs.store.batch_set import BatchSet
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
@@ -152,7 +152,7 @@ class Joined:
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
-        left, right = (child.begin(stored) for child in self.children)
+        left, right = _contents(*self.children, stored)
         return left.joined(right)
 
     @noted
@@ -177,8 +177,7 @@ class Flag:
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
-        left, right = (child.begin(stored) for child in self.children)
-        return self._extended(left, right, stored)
+        return self._extended(*_contents(*self.children, stored), stored)
 
     @noted
     def change(self, change: Change) -> ZSet:
@@ -462,10 +461,19 @@ def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
     found = operator_of(node, evaluation)
     if isinstance(found, Refresh | Constant | ExistingGraphs):
         return found
-    if evaluation.leaf is None and is_explorable(node, possible_variables(other)):
+    if is_of_stored(node, evaluation.clause) and is_explorable(node, possible_variables(other)):
         return Explored(node, found, evaluation)
     shared = certain_variables(node) & possible_variables(other)
     return Kept(found, tuple(sorted(shared, key=str)))
+
+
+def _contents(left: LookUp, right: LookUp, stored: BatchSet) -> tuple[ZSet, ZSet]:
+    """Return the contents of two sides. Beside windows, a stored graph on the right is looked up for the rows of the
+    left side: these begin anew more often, and are few beside it."""
+    rows = left.begin(stored)
+    if isinstance(right, Explored) and right.evaluation.leaf is not None:
+        return rows, right.compatible_with(rows.table, Change(stored, stored, EMPTY, EMPTY), Side.AFTER)
+    return rows, right.begin(stored)
 
 
 def operators_of(top: Operator) -> Iterator[tuple[int, Operator]]:

@@ -10,7 +10,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphVersion, PathPattern, TriplePattern, WrittenGraph
+from wukongs.csparql.algebra import (
+    DatasetClause,
+    DefaultGraph,
+    GraphRef,
+    GraphVersion,
+    PathPattern,
+    TriplePattern,
+    WrittenGraph,
+)
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.incremental.versions import Change, Evaluation, Member
 from wukongs.query.plans.dataset import Part, Resolve, Source, is_seen
@@ -44,6 +52,7 @@ class StoredGraphs:
             return StoredGraphs(graph, tuple(dict.fromkeys(clause.default_graphs)))
         name = graph.name if isinstance(graph, Term) else DEFAULT_GRAPH_IRI
         is_read = name in clause.named_graphs if is_given else is_seen(name, clause.only)
+        is_read = is_read or bool(clause.windows and name in clause.default_graphs)  # as Dataset._declared has it
         if name == ARGUMENTS_IRI:  # as Dataset.source has it: no clause names it, and none leaves it out
             is_read = True
         return StoredGraphs(graph, (name,) if is_read else ())
@@ -93,6 +102,18 @@ class StoredGraphs:
         if len(members) == 1 and members[0].without is None:
             return _parts(change.inserted, change.deleted, members[0].graph, name)
         return _parts(*change.united(tuple(members), evaluation.holds), WINDOW_GRAPH, name)
+
+
+def is_stored(graph: GraphRef, clause: DatasetClause) -> bool:
+    """Return whether a graph reference is matched in stored graphs alone, and in no window."""
+    match graph:
+        case DefaultGraph():
+            return all(window.named for window in clause.windows)
+        case Variable():
+            return not any(window.named for window in clause.windows)
+        case Term(name=name):
+            return all(window.name != name for window in clause.windows)
+    return True
 
 
 def _parts(inserted: BatchSet, deleted: BatchSet, graph: int, name: int) -> tuple[Part, Part]:

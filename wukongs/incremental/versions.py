@@ -192,8 +192,8 @@ class Evaluation:
     resolve: term -> id.
     terms: of the view.
     limits: of the execution under way.
-    leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
-    (DeltaJoin), and parts are looked up there.
+    leaf: returns the operator of a part that is a leaf, and None for others; None: all leaves are over stored graphs
+    (DeltaJoin). Parts of these alone are looked up there.
     lifted: the query, if it is asked for each of the view's arguments.
     paths: the indexes of paths, which views share.
     span: the SNs of the change under way, or twice that of a content.
@@ -215,11 +215,14 @@ class Evaluation:
         """Return whether other nodes have a part of one of some stored graphs."""
         return self.graph_of is not None and any(self.graph_of(one) is not None for one in stored)
 
-    def dataset(self, stored: BatchSet) -> Dataset:
-        graph = None if self.graph_of is None else self.graph_of(stored)
-        if graph is None:
-            return Dataset(self.clause, stored, {}, self.resolve)
-        return Dataset(self.clause, graph.stored, {}, self.resolve, completion=graph)
+    def dataset(self, stored: BatchSet, versions: Mapping[GraphVersion, Source] | None = None) -> Dataset:
+        """Return the stored graph, beside empty windows: what is in these is in other leaves."""
+        graph, windows = (
+            None if self.graph_of is None else self.graph_of(stored),
+            dict.fromkeys(self.clause.windows, EMPTY),
+        )
+        held = stored if graph is None else graph.stored
+        return Dataset(self.clause, held, windows, self.resolve, versions=versions or {}, completion=graph)
 
     def holds(self, stored: BatchSet, quads: Quads) -> BoolArray:
         """Mark the quads that are in a stored graph. bool[n]"""
@@ -264,8 +267,7 @@ class Evaluation:
     ) -> BindingTable:
         """Return the solutions of a part, some patterns of which are matched at other versions than the stored
         graph."""
-        dataset = Dataset(self.clause, stored, {}, self.resolve, versions=versions)
-        return self._executor(dataset, memo).run(node)
+        return self._executor(self.dataset(stored, versions), memo).run(node)
 
     def _executor(
         self,

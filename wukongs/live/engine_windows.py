@@ -12,9 +12,10 @@ any more is forgotten in `tidy`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wukongs.csparql.algebra import StreamWindow
+from wukongs.incremental.versions import Change
 from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import Interval, interval
 from wukongs.query.paths.reach import PathIndexes
@@ -77,12 +78,15 @@ class StoredSince:
     before: int | None = None
     entries: tuple[TraceEntry, ...] | None = None
     _largest: int = 0
+    _reads: dict[int, BatchSet] = field(default_factory=dict)
+    """The stored graph as it was read at the two firings, by their snapshot numbers."""
+    _change: Change | None = None
 
     def move(self, sn: int) -> None:
         """Stand at the snapshot number of a firing."""
         if sn == self.sn:
             return
-        self.before, self.sn, self.entries = self.sn, sn, None
+        self.before, self.sn, self.entries, self._change = self.sn, sn, None, None
         if self.before is not None and self.before < sn:
             self.entries = self.arrangement.trace.between(self.before, sn)
         batches = BatchSet.of(tuple([entry.batch for entry in self.entries or ()]), disjoint=True) or EMPTY
@@ -92,7 +96,33 @@ class StoredSince:
         else:
             self.table.foresee(self.number, batches)
 
-    def has_come_after(self, sn: int, kinds: Iterable[tuple[int | None, int]]) -> bool:
+    def read(self, sn: int) -> BatchSet:
+        """Stand at the snapshot number of a firing that reads the whole stored graph; return that."""
+        self.move(sn)
+        known = self._reads.get(sn)
+        if known is None:
+            known = self.arrangement.trace.read(sn)
+            self._reads = {one: read for one, read in self._reads.items() if one == self.before} | {sn: known}
+        return known
+
+    def read_again(self) -> None:
+        """Read what is held again, so that batches that were merged are given back; nothing is held any more once the
+        next change cannot be known."""
+        trace = self.arrangement.trace
+        if self.sn is not None and trace.between(self.sn, trace.upper) is None:
+            self._reads = {}
+        self._reads = {
+            sn: trace.read(sn) if trace.readable_from(sn) == sn else read for sn, read in self._reads.items()
+        }
+
+    @property
+    def change(self) -> Change | None:
+        """The change since the firing before; None: it is not known."""
+        if self._change is None and self.entries is not None and self.before in self._reads and self.sn in self._reads:
+            self._change = Change.of(self._reads[self.before], self._reads[self.sn], self.entries)
+        return self._change
+
+    def has_come_after(self, sn: int, kinds: Iterable[tuple[int | None, int | None]]) -> bool:
         """Tell whether the entries have all triples of some predicates (None: any) and graphs that have come after a
         snapshot number, and none of those before."""
         if self.before is None or self.before > sn:
@@ -215,6 +245,7 @@ class EngineWindows:
             membership.note()
         for found in self._stored_since.values():
             found.watcher.sn = found.sn
+            found.read_again()
         self._arrangement.trace.forget_sealed()
         if self._sn is not None and self._arrangement.trace.readable_from(self._sn) == self._sn:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

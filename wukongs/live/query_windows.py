@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow, TriplePattern
+from wukongs.csparql.algebra import Query, StreamWindow, TriplePattern
 from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
-from wukongs.incremental.maintained import Maintained
-from wukongs.incremental.versions import Evaluation
+from wukongs.incremental.maintained import Maintained, StoredChange
+from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.window_join import WindowJoin
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow, StoredSince
@@ -116,6 +116,10 @@ class QueryWindows:
         self._may_change = not self.is_filtered
         """Whether it may be enough to look for what is new."""
         self._paths: PathWatch | None = None
+        self._since: StoredSince | None = None
+        """The change of the stored graph, for parts that read stored graphs alone."""
+        self._since_sn: int | None = None
+        """The snapshot number at which these stand."""
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
         """Return, per stream, the time up to which no firing from next_ms on needs slices."""
@@ -195,10 +199,12 @@ class QueryWindows:
                     else:
                         self._changes[join], join.deltas = changes, changes.deltas
                         self._stand(at_ms, changes, is_partial, is_before)
+        if maintained.reads_stored:
+            maintained.stored = self._stored_change(at_ms, is_before) if self._may_change else None
 
     def maintained(self, query: Query, plans: CompiledPlans) -> Maintained:
         """Return what keeps rows of a query from firing to firing."""
-        evaluation = Evaluation(DatasetClause(), self._constants, terms_of(self._core), Limits())
+        evaluation = Evaluation(self._clause, self._constants, terms_of(self._core), Limits())
         return Maintained(query, plans, evaluation, self._delta_clause)
 
     def _delta_clause(self, join: CompiledQuery) -> DeltaClause | None:
@@ -209,6 +215,7 @@ class QueryWindows:
         """Keep no rows: another query keeps the same."""
         if self._changes:
             self._leave(self._changes.values())
+            self._leave_stored()
             self._changes = {}
             maintained.forget()
 
@@ -224,6 +231,26 @@ class QueryWindows:
         goes_on, comes = self._stored_goes_on(changes, at_ms, is_before)
         changes.deltas.stand(at_ms, is_known=is_known, goes_on=goes_on, comes=comes)
 
+    def _stored_change(self, at_ms: int, is_before: bool) -> StoredChange | None:
+        """Return the stored graph as a firing reads it, with its change since the firing before."""
+        sn, before = self.sn_at(at_ms), self._since_sn
+        if sn is None or self._step_ms is None:
+            return None
+        if self._since is None:
+            self._since = self._core.windows.stored_since(self._step_ms)
+        if is_before:  # nothing has changed that it matches; what is about to join then has no number of its own
+            self._since_sn, stored = tick_sn(at_ms), self._core.arrangement.trace.read(sn)
+            return StoredChange(stored, None if before is None else Change(stored, stored, EMPTY, EMPTY))
+        self._since_sn, stored = sn, self._since.read(sn)
+        if before == sn:
+            return StoredChange(stored, Change(stored, stored, EMPTY, EMPTY))
+        is_known = before is not None and self._since.has_come_after(before, self._stored_kinds())
+        return StoredChange(stored, self._since.change if is_known else None)
+
+    def _stored_kinds(self) -> list[tuple[int | None, int | None]]:
+        """Return the predicates that may be matched in stored graphs (None: any), of any graph."""
+        return [(one, None) for one in self._stored_predicates]
+
     def is_apart_from(self, come: frozenset[int], at_ms: int) -> bool:
         """Tell whether nothing of what is read at a time changes when timeless tuples with some predicates join the
         stored graph then, and nothing has since the firing before."""
@@ -234,7 +261,9 @@ class QueryWindows:
         if any(state.joined_at(at_ms) >= 0 for state in self.states.values()):
             return False  # what a late stream has brought is read at other snapshot numbers
         touches = self._core.arrangement.trace.touches
-        known = [(changes.sn, kind) for changes in self._changes.values() for kind in changes.stored]
+        known: list[tuple[int | None, tuple[int | None, int | None]]] = []
+        known += [(changes.sn, kind) for changes in self._changes.values() for kind in changes.stored]
+        known += [(self._since_sn, kind) for kind in self._stored_kinds()]
         return not any(touches(sn, *kind) for sn, kind in known if sn is not None)
 
     def _stored_goes_on(self, changes: Changes, at_ms: int, is_before: bool) -> tuple[bool, bool]:
@@ -316,7 +345,13 @@ class QueryWindows:
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
         self._leave(self._changes.values())
         self._watch_no_paths()
+        self._leave_stored()
         self._shared, self._changes = [], {}
+
+    def _leave_stored(self) -> None:
+        if self._since is not None:
+            self._core.windows.leave([self._since])
+            self._since = self._since_sn = None
 
     def _watch_no_paths(self) -> None:
         if self._paths is not None:

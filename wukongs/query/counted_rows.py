@@ -75,7 +75,8 @@ class CountedRows:
         state[kernels.MOVE] += 1
         table = self.keys, self.counts, self._index, self._free, state
         for start, stop in pieces(length, limits):
-            kernels.move_some(rows, weights, start, stop, *table, self._moves, slots, touched, before)
+            fits = kernels.move_some(rows, weights, start, stop, *table, self._moves, slots, touched, before)
+            assert fits, "a row is deleted that is not there"
         kernels.free_gone(touched, *table)
         count = state[kernels.TOUCHED]
         return Touched(slots, touched[:count], before[:count], self.counts[touched[:count]])

@@ -34,7 +34,8 @@ def move_some(rows, weights, start, stop, keys, counts, index, free, state, move
     slots : int64[n]                Written: the slot of each row.
     touched, before : int64[n]      Written from state[TOUCHED] on: distinct slots, and how often their rows were there.
 
-    There are slots and an index for all rows. Cost: one probe sequence per row."""
+    There are slots and an index for all rows that have weights above 0. Return False if one with a weight below 0 needs
+    a slot that is not there. Cost: one probe sequence per row."""
     mask = index.shape[0] - 1
     for row in range(start, stop):
         at = hash_row(rows.T, row) & mask
@@ -47,6 +48,8 @@ def move_some(rows, weights, start, stop, keys, counts, index, free, state, move
                 slot = free[state[FREE]]
             else:
                 slot = state[USED]
+                if slot == counts.shape[0]:  # the rows are not those that were counted before
+                    return False
                 state[USED] += 1
             index[at] = slot
             for column in range(rows.shape[1]):
@@ -58,6 +61,7 @@ def move_some(rows, weights, start, stop, keys, counts, index, free, state, move
             state[TOUCHED] += 1
         counts[slot] += weights[row]
         slots[row] = slot
+    return True
 
 
 @njit

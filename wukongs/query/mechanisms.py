@@ -30,6 +30,8 @@ class Mechanism(StrEnum):
     GROUPS = "maintained_groups"
     JOINS = "maintained_joins"
     """OPTIONAL, MINUS, EXISTS, UNION and joins of their parts have followed what has changed below them."""
+    LIMITS = "maintained_limits"
+    """The first rows of LIMIT have followed what has changed below them."""
     PATHS = "maintained_paths"
     JOINED = "joined_queries"
     """It was asked as one of the queries of a shape."""

@@ -160,9 +160,9 @@ def others_do_not_hold_it(patch: pytest.MonkeyPatch) -> None:
     """What is inserted into one graph counts, whether or not another one has it."""
     right = Change.united
 
-    def united(self: Change, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
-        return right(Change(EMPTY, self.inserted, self.inserted, EMPTY), members)[0], right(
-            Change(self.deleted, EMPTY, EMPTY, self.deleted), members
+    def united(self: Change, members: tuple[Member, ...], holds: Any) -> tuple[BatchSet, BatchSet]:
+        return right(Change(EMPTY, self.inserted, self.inserted, EMPTY), members, holds)[0], right(
+            Change(self.deleted, EMPTY, EMPTY, self.deleted), members, holds
         )[1]
 
     patch.setattr(Change, "united", united)
