@@ -135,7 +135,7 @@ class DeltaJoin:
     def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, stored: BatchSet) -> bool:
         """Return whether all rows of a plan are found by the plan of a sibling, too: no subject of the inserted triples
         had a triple of that."""
-        if not plan.siblings:
+        if not plan.siblings or self.evaluation.is_divided(stored):
             return False
         subjects, before = subjects_in(inserted, predicate), self.evaluation.dataset(stored)
         return not all(

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -70,7 +71,7 @@ from wukongs.incremental.groups import Grouped
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
-from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.versions import Above, Change, Evaluation
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
@@ -84,13 +85,16 @@ from wukongs.store.dtypes import UNBOUND, BoolArray
 _ROW = Variable(".row of the left side")
 
 
-def _applied(node: Filter | Extend, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
+def _applied(node: Node, above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
     """Return rows after a filter or BIND, with their weights."""
     if not len(rows):
         return ZSet.empty(names_of(node))
-    known = leaf(rows.variables)
-    part = replace(node, pattern=known)
-    return ZSet.of_weighted(evaluation.run_over(part, stored, (known, rows.weighted())))
+    return ZSet.of_weighted(above.run(evaluation, stored, rows.weighted()))
+
+
+def _over(node: Filter | Extend | Project | Group) -> Above:
+    """Return a node above other solutions."""
+    return Above(lambda known: replace(node, pattern=known))
 
 
 @dataclass(slots=True)
@@ -101,14 +105,18 @@ class Linear:
     children: tuple[Operator, ...]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "linear"
     keeps = False
     kept_bytes = 0
 
+    def __post_init__(self) -> None:
+        self._above = _over(self.node)
+
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if isinstance(self.node, Project):
             return rows.project(tuple(dict.fromkeys(self.node.variables)))
-        return _applied(self.node, rows, self.evaluation, stored)
+        return _applied(self.node, self._above, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
@@ -171,9 +179,14 @@ class Flag:
     children: tuple[LookUp, LookUp]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "flag"
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        condition = self.node.condition if isinstance(self.node, LeftJoin) else None
+        self._above = Above(lambda left, right: LeftJoin(left, right, condition))
 
     def begin(self, stored: BatchSet) -> ZSet:
         left, right = (child.begin(stored) for child in self.children)
@@ -202,9 +215,7 @@ class Flag:
             return left.take(tables.minus(rows, partners.table).column(_ROW))
         if isinstance(self.node, Filter):
             return self._existing(left, rows, partners)
-        known = leaf(left.variables), leaf(right.variables)
-        part = LeftJoin(*known, self.node.condition)
-        pairs = self.evaluation.run_over(part, stored, (known[0], rows), (known[1], partners.weighted()))
+        pairs = self._above.run(self.evaluation, stored, rows, partners.weighted())
         weights = pairs.column(WEIGHT)
         weights = np.where(weights == UNBOUND, 1, weights)  # a row without a partner
         own = tuple(variable for variable in pairs.variables if variable not in (WEIGHT, _ROW))
@@ -235,9 +246,13 @@ class Existing:
     evaluation: Evaluation
     reads: Callable[[Change], bool]
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "exists"
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        self._above = _over(self.node)
 
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
@@ -258,7 +273,7 @@ class Existing:
         return Existing(node, (below, *partners), evaluation, reads)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        return _applied(self.node, rows, self.evaluation, stored)
+        return _applied(self.node, self._above, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         below, *partners = self.children
@@ -288,16 +303,22 @@ class Existing:
 
 @dataclass(slots=True)
 class Reduce:
-    """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
-    there is one group, always. LIMIT of a view with arguments: the rows of an argument are a group."""
+    """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept or explored
+    from the keys. Without keys there is one group, always. LIMIT of a view with arguments: the rows of an argument are
+    a group."""
 
     node: Group | Slice
-    children: tuple[Kept]
+    children: tuple[Kept | Explored]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "reduce"
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        node = self.node
+        self._above = Above(partial(above_cut, node), NUMBER) if isinstance(node, Slice) else _over(node)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._reduced(self.children[0].begin(stored).consolidated(), stored)
@@ -311,21 +332,17 @@ class Reduce:
         (below,) = self.children
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        touched = (below.at(side).with_keys(changed.table) for side in (Side.BEFORE, Side.AFTER))
+        touched = (below.with_keys(changed.table, change, side) for side in (Side.BEFORE, Side.AFTER))
         before, after = map(self._reduced, touched, (change.before, change.after))
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if isinstance(self.node, Slice):
             ordered = rows.project(variables_below(self.node)).repeated()
-            known = leaf(ordered.variables)
-            part: Node = above_cut(self.node, known)
-            return ZSet.of(self.evaluation.run_over(part, stored, (known, ordered), number=NUMBER))
+            return ZSet.of(self._above.run(self.evaluation, stored, ordered))
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
-        known = leaf(rows.variables)
-        part = replace(self.node, pattern=known)
-        return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated())))
+        return ZSet.of(self._above.run(self.evaluation, stored, rows.repeated()))
 
 
 @dataclass(slots=True)
@@ -412,7 +429,10 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Flag(node, _sides(left, right, evaluation), evaluation)
         case Distinct(pattern=pattern):
             return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
-        case Group() if not any(map(exists_patterns, node_expressions(node))):
+        case Group(pattern=pattern, keys=keys) if not any(map(exists_patterns, node_expressions(node))):
+            if not evaluation.keeps_groups and keys and is_explorable(pattern):
+                explored = Explored(pattern, operator_of(pattern, evaluation), evaluation, keys)
+                return Reduce(node, (explored,), evaluation)
             groups: Operator | None = Grouped.of(
                 node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation)
             )
@@ -422,8 +442,11 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
                 return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
             return groups
         case GraphNames():
-            return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
-        case PerGraph() if (each := EachGraph.of(node, evaluation)) is not None:
+            existing = ExistingGraphs.of(node, evaluation)
+            if existing is not None and evaluation.graph_of is not None:
+                return Refresh.of(node, evaluation)  # which graphs there are is asked of all nodes
+            return existing or Constant(node, evaluation)
+        case PerGraph() if evaluation.graph_of is None and (each := EachGraph.of(node, evaluation)) is not None:
             return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.dataset import Dataset, Resolve, Source, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -28,6 +30,7 @@ from wukongs.store.quads import is_held, joined, taken
 from wukongs.store.trace import TraceEntry
 
 Made = TypeVar("Made")
+NO_VERSIONS: Mapping[GraphVersion, Source] = MappingProxyType({})
 
 
 class Member(NamedTuple):
@@ -86,7 +89,7 @@ class Change:
         quads = [np.concatenate(column) for column in zip(*columns, strict=True)]
         firsts, sums = summed(quads, np.concatenate(weights))
         assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
-        inserted, deleted = (_batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
+        inserted, deleted = (batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
         return Change(before, after, inserted, deleted)
 
     @property
@@ -131,7 +134,7 @@ class Change:
                 np.logical_or.reduce([member.held(read, *quads[1:]) for member in members])
                 for read in (self.before, self.after)
             )
-            found = self._united[members] = _batch_set(taken(quads, now & ~was)), _batch_set(taken(quads, was & ~now))
+            found = self._united[members] = batch_set(taken(quads, now & ~was)), batch_set(taken(quads, was & ~now))
         return found
 
     def beside(self, before: BatchSet, after: BatchSet, inserted: BatchSet, deleted: BatchSet) -> Change:
@@ -145,7 +148,8 @@ def _pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
         yield from zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True)
 
 
-def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
+def batch_set(quads: Sequence[Int64Array]) -> BatchSet:
+    """Return a read of distinct quads alone."""
     if not len(quads[0]):
         return EMPTY
     graphs, subjects, predicates, objects = quads
@@ -164,7 +168,11 @@ class Evaluation:
     (DeltaJoin), and parts are looked up there.
     lifted: the query, if it is asked for each of the view's arguments.
     paths: the indexes of paths, which views share.
-    span: the SNs of the change under way, or twice that of a content."""
+    span: the SNs of the change under way, or twice that of a content.
+    graph_of: returns how the whole graph is read of which a stored graph is this node's share, None if it is all here;
+    None: stored graphs are never divided.
+    keeps_groups: groups keep their counts where they can; else those of a change are evaluated anew from their keys,
+    where that can be explored."""
 
     clause: DatasetClause
     resolve: Resolve
@@ -174,21 +182,38 @@ class Evaluation:
     lifted: Lifted | None = None
     paths: PathIndexes = field(default_factory=PathIndexes)
     span: tuple[int, int] = (0, 0)
+    graph_of: Callable[[BatchSet], ReachedGraph | None] | None = None
+    keeps_groups: bool = True
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
-    def dataset(self, stored: BatchSet) -> Dataset:
-        return Dataset(self.clause, stored, {}, self.resolve)
+    def is_divided(self, *stored: BatchSet) -> bool:
+        """Return whether other nodes have a part of one of some stored graphs."""
+        return self.graph_of is not None and any(self.graph_of(one) is not None for one in stored)
+
+    def dataset(self, stored: BatchSet, versions: Mapping[GraphVersion, Source] = NO_VERSIONS) -> Dataset:
+        """Return the dataset of a stored graph. versions: where graph references at other versions are matched."""
+        graph = None if self.graph_of is None else self.graph_of(stored)
+        if graph is None:
+            return Dataset(self.clause, stored, {}, self.resolve, versions=versions)
+        return Dataset(self.clause, graph.stored, {}, self.resolve, completion=graph, versions=versions)
 
     def run(self, node: Node, stored: BatchSet) -> BindingTable:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""
         return self._executor(self.dataset(stored)).run(node)
 
     def run_over(
-        self, node: Node, stored: BatchSet, *known: tuple[Node, BindingTable], number: Variable | None = None
+        self,
+        node: Node,
+        stored: BatchSet,
+        *known: tuple[Node, BindingTable],
+        number: Variable | None = None,
+        memo: PlanMemo | None = None,
     ) -> BindingTable:
-        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already. number:
-        LIMIT means the rows that are equal in it."""
-        dataset, memo = self.dataset(stored), PlanMemo()
+        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already.
+
+        number: LIMIT means the rows that are equal in it.
+        memo: of a part that is evaluated more than once."""
+        dataset, memo = self.dataset(stored), PlanMemo() if memo is None else memo
         return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known, number=number).run(node)
 
     def run_given(self, node: Node, stored: BatchSet, given: BindingTable, number: Variable) -> BindingTable:
@@ -196,9 +221,9 @@ class Evaluation:
         apart."""
         return self._executor(self.dataset(stored), given=given, number=number).run(node)
 
-    def explored(self, node: Node, rows: BindingTable, stored: BatchSet) -> BindingTable:
+    def explored(self, node: Node, rows: BindingTable, stored: BatchSet, memo: PlanMemo | None = None) -> BindingTable:
         """Join rows with an explorable part: the cost grows with the rows and what they lead to, not with the graph."""
-        return self._executor(self.dataset(stored)).explore(node, rows)
+        return self._executor(self.dataset(stored), memo).explore(node, rows)
 
     def run_for(self, node: Node, stored: BatchSet, given: BindingTable) -> BindingTable:
         """Return the solutions of a part for one row of bindings, as EXISTS and GRAPH give them to their patterns."""
@@ -209,8 +234,7 @@ class Evaluation:
     ) -> BindingTable:
         """Return the solutions of a part, some patterns of which are matched at other versions than the stored
         graph."""
-        dataset = Dataset(self.clause, stored, {}, self.resolve, versions=versions)
-        return self._executor(dataset, memo).run(node)
+        return self._executor(self.dataset(stored, versions), memo).run(node)
 
     def _executor(
         self,
@@ -222,6 +246,29 @@ class Evaluation:
         memo = self._memo if memo is None else memo
         name_graphs(self.clause, self.terms)
         return Executor(dataset, self.terms, self.limits, memo, in_order=True, given=given, number=number)
+
+
+class Above:
+    """A part of a query above nodes whose solutions are known. It is made once for the variables that these have, so
+    that its plans are kept from change to change.
+
+    make: returns the part above such nodes.
+    number: LIMIT means the rows that are equal in it."""
+
+    def __init__(self, make: Callable[..., Node], number: Variable | None = None) -> None:
+        self._make, self._number, self._memo = make, number, PlanMemo()
+        self._made: dict[tuple[tuple[Variable, ...], ...], tuple[Node, tuple[Node, ...]]] = {}
+
+    def run(self, evaluation: Evaluation, stored: BatchSet, *known: BindingTable) -> BindingTable:
+        """Return the solutions. known: those of the nodes below."""
+        key = tuple([table.variables for table in known])
+        found = self._made.get(key)
+        if found is None:
+            leaves = tuple(map(leaf, key))
+            found = self._made[key] = self._make(*leaves), leaves
+        part, leaves = found
+        pairs = zip(leaves, known, strict=True)
+        return evaluation.run_over(part, stored, *pairs, number=self._number, memo=self._memo)
 
 
 def leaf(variables: Sequence[Variable] = ()) -> Node:

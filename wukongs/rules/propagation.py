@@ -28,12 +28,15 @@ import numpy as np
 
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
+from wukongs.incremental.versions import Change, batch_set
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph, Read, gone_of
 from wukongs.rules.fact_search import FACTS_MAX, FactSearch, OverAllowed, Room, is_plain
+from wukongs.rules.followed_bodies import FollowedBody
 from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
-from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.rules.reader import SEEDS_MAX, Reader
+from wukongs.rules.rule_plans import RulePlan
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, joined, read_of, taken
@@ -50,23 +53,22 @@ FORGOTTEN_SHARE_MAX = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StratumPlan:
-    """The plans of the rules of one stratum; those of aggregations, and of bodies that are no lists, apart. earlier:
-    those of strata before that may conclude the same triples."""
+    """The plans of the rules of one stratum; earlier: those of strata before that may conclude the same triples.
+
+    joins: the plans whose bodies are one delta join.
+    followed: the others."""
 
     plans: tuple[RulePlan, ...]
     is_recursive: bool
     earlier: tuple[RulePlan, ...]
     search: FactSearch | None
     """Follows changes of a few triples; None: some rule is more than triple patterns."""
+    joins: tuple[RulePlan, ...] = field(init=False)
     followed: tuple[RulePlan, ...] = field(init=False)
-    aggregations: tuple[RulePlan, ...] = field(init=False)
-    others: tuple[RulePlan, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        lists = [plan for plan in self.plans if plan.followed is None]
-        object.__setattr__(self, "followed", tuple(p for p in self.plans if p.followed is not None))
-        object.__setattr__(self, "aggregations", tuple(p for p in lists if p.rule.aggregation is not None))
-        object.__setattr__(self, "others", tuple(p for p in lists if p.rule.aggregation is None))
+        object.__setattr__(self, "joins", tuple(plan for plan in self.plans if plan.followed is None))
+        object.__setattr__(self, "followed", tuple(plan for plan in self.plans if plan.followed is not None))
 
 
 class Propagation:
@@ -93,7 +95,7 @@ class Propagation:
         self._reader = reader
         for stratum in strata:
             for plan in stratum.followed:
-                plan.begin(before, reader)
+                plan.begin(self._graph, reader)
         self._rows_max = rows_max
         self._derived = 0
         self._stays = NO_QUADS
@@ -173,23 +175,15 @@ class Propagation:
         stratum = self._strata[number]
         total = self._graph.difference()
         come, gone = total.additions.triples(), gone_of(total)
-        now = self._graph.now
-        lost = [self._overdelete(number, come, gone)]
+        lost = self._overdelete(number, come, gone)
         if number in self._ranks:
-            self._ranks[number].forget(joined((*lost, gone)))
+            self._ranks[number].forget(joined((lost, gone)))
         anew = []
-        for plan in stratum.aggregations:
-            self.at_work = plan.rule
-            keys = plan.touched(come, gone, self._before, now, self._reader)
-            front = self._may_go(plan.heads_of(keys, self._before, self._reader))
-            self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
-            lost.append(front)
-            anew.append((plan, plan.heads_of(keys, now, self._reader)))
         for plan in stratum.plans:
             if plan.rule.name in added:
                 self.at_work = plan.rule
                 anew.append((plan, plan.all_heads(self._graph, self._reader)))
-        restored = self._restored(number, joined([*lost, gone]))
+        restored = self._restored(number, joined([lost, gone]))
         front = self._inserted([*(self._made(*one) for one in anew), restored], number)
         self._insert(number, joined((come, front)), gone)
 
@@ -203,20 +197,15 @@ class Propagation:
         if found_lost is not None:
             return found_lost
         stratum, ranks = self._strata[number], self._ranks.get(number)
-        lost, front, shut_out, over = NO_QUADS, gone, come, self._before
+        lost, front, over = NO_QUADS, gone, self._before
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
-        may_rank = stratum.is_recursive and self._may_rank and not stratum.followed
-        while len(front[0]) or len(shut_out[0]):
-            found = []
-            for plan in stratum.others:
-                self.at_work = plan.rule
-                found.append(plan.from_changes(plan.ways, front, over, self._reader))
-                if len(shut_out[0]):
-                    found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
+        may_rank, is_first = stratum.is_recursive and self._may_rank, bool(stratum.followed) and len(come[0]) > 0
+        while len(front[0]) or is_first:
+            found, is_first = self._heads_from(stratum, _changes(over, deleted=front)), False
             for plan in stratum.followed:
                 self.at_work = plan.rule
                 found.append(plan.lost_heads(self._graph, self._reader))
-            front, shut_out = self._may_go(joined(found)), NO_QUADS
+            front = self._may_go(joined(found))
             if ranks is None and may_rank and len(lost[0]) + len(front[0]) > allowed:
                 ranks = self._ranks[number] = self._ranked(number)
             if ranks is not None:
@@ -226,6 +215,14 @@ class Propagation:
             if not stratum.is_recursive:
                 break
         return lost
+
+    def _heads_from(self, stratum: StratumPlan, changes: Sequence[Change]) -> list[Quads]:
+        """Return the heads that changes of the graph lead to by those rules whose bodies are one delta join."""
+        found = []
+        for plan in stratum.joins:
+            self.at_work = plan.rule
+            found += [plan.heads_from(change, self._reader) for change in changes]
+        return found
 
     def _lost_by_fact(self, number: int, gone: Quads) -> Quads | None:
         """Do the same as _overdelete for few triples and plain rules; None: these are not."""
@@ -263,13 +260,13 @@ class Propagation:
         for plan in self._settled(number):
             self.at_work = plan.rule
             seeds = plan.given_heads(quads)
-            if plan.rule.aggregation is not None or plan.followed is not None:
+            if plan.rule.aggregation is not None:
                 heads = plan.heads_of(seeds, self._graph.now, self._reader)
                 stands |= is_held(read_of(heads), quads)
                 continue
             if not seeds.length:
                 continue
-            for table in self._reader.solve(plan.body, self._graph.now, plan.rule.into, seeds):
+            for table in self._reader.solve(plan.body, self._graph.now, seeds):
                 highest = np.zeros(table.length, np.int64)
                 for pattern in plan.rule.patterns:
                     ranks.raise_to(highest, plan.instances(pattern, table))
@@ -280,23 +277,24 @@ class Propagation:
     def _ranked(self, number: int) -> Ranks:
         """Derive a recursive stratum anew as it was, to know in which round each of its triples comes. Those that are
         explicit by now get no rank."""
-        ranks, graph, now = Ranks(), self._graph, self._graph.now
-        plans = self._settled(number)
+        stratum, ranks, graph, now = self._strata[number], Ranks(), self._graph, self._graph.now
         inferred = self._before.inferred(self._graphs)
         mine = np.zeros(len(inferred[0]), np.bool_)
-        for plan in self._strata[number].plans:
+        for plan in stratum.plans:
             mine |= plan.may_be_heads(inferred)
         asked = taken(inferred, mine)
-        self._graph = ChangingGraph(self._before)
+        self._graph = ChangingGraph(self._before, notes=True)
         self._graph.change(Difference(NOTHING.additions, _batch_or_none(asked)))
+        bodies = [(plan, FollowedBody(plan.node)) for plan in stratum.followed]
+        for _, body in bodies:
+            body.begin(self._graph, self._reader.new_evaluation())
         front = self._inserted([self._restored(number, asked)])
         while len(front[0]):
             ranks.put(front)
-            found = []
-            for plan in plans:
-                if plan.rule.aggregation is None:
-                    self.at_work = plan.rule
-                    found.append(plan.from_changes(plan.ways, front, self._graph.now, self._reader))
+            found = self._heads_from(stratum, _changes(self._graph.now, inserted=front))
+            for plan, body in bodies:
+                self.at_work = plan.rule
+                found.append(plan.made_of(body, body.gained(self._graph), self._reader))
             front = self._inserted([joined(found)])
         self._graph = graph
         assert self._graph.now is now
@@ -344,11 +342,10 @@ class Propagation:
                 if not len(front[0]):
                     break
             found = []
-            for plan in stratum.others:
+            changes = _changes(self._graph.now, inserted=front)
+            for plan in stratum.joins:
                 self.at_work = plan.rule
-                found.append(self._made(plan, plan.from_changes(plan.ways, front, self._graph.now, self._reader)))
-                if len(gone[0]):
-                    found.append(self._made(plan, plan.from_changes(plan.let_in, gone, self._graph.now, self._reader)))
+                found += [self._made(plan, plan.heads_from(change, self._reader)) for change in changes]
             for plan in stratum.followed:
                 self.at_work = plan.rule
                 found.append(self._made(plan, plan.gained_heads(self._graph, self._reader)))
@@ -413,6 +410,16 @@ class Propagation:
         ended = taken(all_gone, self._is_inferred(all_gone))
         marks, unmarked = hidden(joined((new, kept))), hidden(joined((ended, promoted)))
         return Difference(build_batch(*joined((all_come, marks))), _batch_or_none(joined((all_gone, unmarked))))
+
+
+def _changes(over: Read, inserted: Quads = NO_QUADS, deleted: Quads = NO_QUADS) -> list[Change]:
+    """Return changes of a graph for delta joins, some triples at a time. The graph has the triples: it is the one after
+    they are inserted, or before they are deleted."""
+    stored, found = over.stored, list[Change]()
+    for start in range(0, max(len(inserted[0]), len(deleted[0])), SEEDS_MAX):
+        come, gone = (batch_set([column[start : start + SEEDS_MAX] for column in one]) for one in (inserted, deleted))
+        found.append(Change(stored, stored, come, gone))
+    return found
 
 
 def stratum_plans(program: Program, plan_of: Callable[[Rule], RulePlan]) -> tuple[StratumPlan, ...]:
