@@ -239,12 +239,15 @@ class Existing:
 
     children: the part below; then, if the patterns of all EXISTS are triple patterns and paths with filters, these
     without their filters: rows that are compatible with a change of theirs are looked up. Else all rows are taken when
-    a triple was inserted or deleted that such a pattern may read."""
+    a triple was inserted or deleted that such a pattern may read.
+    is_flag: it is a filter of one EXISTS, and a row has a solution of its pattern exactly if it is compatible with one;
+    so it has one after those that are compatible with it were inserted, and had one before they were deleted."""
 
     node: Filter | Extend
     children: tuple[Operator, ...]
     evaluation: Evaluation
     reads: Callable[[Change], bool]
+    is_flag: bool = False
     touched: int = field(default=0, init=False)
     _above: Above = field(init=False)
     kind = "exists"
@@ -258,10 +261,11 @@ class Existing:
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
         patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
         reads, others = reads_of(patterns, evaluation), list[Node]()
+        is_flag = isinstance(node, Filter) and isinstance(node.condition, Exists) and _is_plain(node.condition.pattern)
         for pattern in patterns:
-            while isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
+            while not is_flag and isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
                 pattern = pattern.pattern
-            if not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
+            if not is_flag and not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
                 return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
             others.append(pattern)
         below = _looked_up(node.pattern, others[0] if len(others) == 1 else Bgp(()), evaluation)
@@ -270,7 +274,7 @@ class Existing:
             bound = certain_variables(node.pattern) & possible_variables(pattern)
             partners.append(Reached.of(pattern, evaluation, bound) or operator_of(pattern, evaluation))
             below = asked_by(below, partners[-1])
-        return Existing(node, (below, *partners), evaluation, reads)
+        return Existing(node, (below, *partners), evaluation, reads, is_flag)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         return _applied(self.node, self._above, rows, self.evaluation, stored)
@@ -284,21 +288,29 @@ class Existing:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        found = self._applied(self.children[0].change(change), change.after)
-        if len(rows := self._concerned(change)):
-            found = found.plus(self._applied(rows, change.after), self._applied(rows, change.before).negated())
-        return found.consolidated()
-
-    def _concerned(self, change: Change) -> ZSet:
-        """Return the rows below, before the change, for which it may make a difference."""
+        found = self._applied(self.children[0].change(change), change.after).consolidated()
         below, *partners = self.children
         if not partners:
             assert isinstance(below, Kept), below
-            return below.before.rows() if self.reads(change) else ZSet.empty()
-        changed = ZSet.empty().plus(*(partner.change(change) for partner in partners))
-        if not len(changed):
-            return ZSet.empty()
-        return below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined, no-any-return]
+            rows, changed = below.before.rows() if self.reads(change) else ZSet.empty(), None
+        else:
+            changed = ZSet.empty().plus(*(partner.change(change) for partner in partners))
+            if not len(changed):
+                return found
+            rows = below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined]
+        if len(rows):
+            after, before = (self._at(rows, changed, change, side) for side in (Side.AFTER, Side.BEFORE))
+            found = found.plus(after, before.negated())
+        return found.consolidated()
+
+    def _at(self, rows: ZSet, changed: ZSet | None, change: Change, side: Side) -> ZSet:
+        """Return what rows below become at an end of the change. changed: the change of the partners with which they
+        are compatible."""
+        if self.is_flag and changed is not None and not (changed.weights * (1 if side is Side.AFTER else -1) < 0).any():
+            assert isinstance(self.node, Filter), self.node
+            assert isinstance(self.node.condition, Exists), self.node
+            return ZSet.empty(rows.variables) if self.node.condition.negated else rows
+        return self._applied(rows, stored_at(change, side))
 
 
 @dataclass(slots=True)

@@ -111,7 +111,7 @@ class Change:
     @property
     def pairs(self) -> frozenset[tuple[int, int]]:
         """The graph and the predicate of each triple that was inserted or deleted."""
-        return self.known("pairs", lambda: frozenset(_pairs_of(self.batches)))
+        return self.known("pairs", lambda: frozenset(pairs_of(self.batches)))
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -143,7 +143,8 @@ class Change:
         return Change(before, after, inserted, deleted, self._united)
 
 
-def _pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+def pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+    """Yield the graph and the predicate of each triple, once for each batch."""
     for batch in batches:
         yield from zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True)
 

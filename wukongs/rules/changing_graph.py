@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wukongs.incremental.versions import Change
+from wukongs.incremental.versions import Change, pairs_of
 from wukongs.query.reach import ReachedGraph
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -134,6 +134,10 @@ class ChangingGraph:
         while len(self._layers) > 1:
             _merge_last(self._layers)
         return self._layers[0] if self._layers else NOTHING
+
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """Return the graph and the predicate of each triple that has changed so far; there may be others."""
+        return frozenset(pairs_of(batch for layer in self._layers for batch in layer if batch is not None))
 
     @property
     def mark(self) -> int:

@@ -56,7 +56,8 @@ class StratumPlan:
     """The plans of the rules of one stratum; earlier: those of strata before that may conclude the same triples.
 
     joins: the plans whose bodies are one delta join.
-    followed: the others."""
+    followed: the others.
+    concerns: the graphs and predicates (None: any) of the triples that its rules read or conclude."""
 
     plans: tuple[RulePlan, ...]
     is_recursive: bool
@@ -65,10 +66,16 @@ class StratumPlan:
     """Follows changes of a few triples; None: some rule is more than triple patterns."""
     joins: tuple[RulePlan, ...] = field(init=False)
     followed: tuple[RulePlan, ...] = field(init=False)
+    concerns: frozenset[tuple[int, int | None]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "joins", tuple(plan for plan in self.plans if plan.followed is None))
         object.__setattr__(self, "followed", tuple(plan for plan in self.plans if plan.followed is not None))
+        object.__setattr__(self, "concerns", frozenset(one for plan in self.plans for one in plan.concerns()))
+
+    def is_concerned(self, pairs: frozenset[tuple[int, int]]) -> bool:
+        """Return whether a change of triples may change what is concluded. pairs: their graphs and predicates."""
+        return any((graph, predicate) in self.concerns or (graph, None) in self.concerns for graph, predicate in pairs)
 
 
 class Propagation:
@@ -173,6 +180,8 @@ class Propagation:
     def _run(self, number: int, added: Collection[str] = ()) -> None:
         """added: names of rules that have concluded nothing yet."""
         stratum = self._strata[number]
+        if not (stratum.is_concerned(self._graph.pairs()) or any(plan.rule.name in added for plan in stratum.plans)):
+            return
         total = self._graph.difference()
         come, gone = total.additions.triples(), gone_of(total)
         lost = self._overdelete(number, come, gone)

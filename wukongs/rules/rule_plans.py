@@ -6,6 +6,8 @@ From a change of the graph follow heads that may have lost a derivation, and hea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from wukongs.csparql.algebra import Group, TriplePattern
@@ -84,6 +86,13 @@ class RulePlan:
 
     def graph_of(self, pattern: TriplePattern) -> int:
         return self._ids[pattern.graph] if isinstance(pattern.graph, Term) else self.graph
+
+    def concerns(self) -> Iterator[tuple[int, int | None]]:
+        """Yield the graph and the predicate (None: any) of the triples that it reads or concludes."""
+        for pattern in (self.rule.head, *(pattern for pattern, _, _ in reads_of(self.rule))):
+            predicate = pattern.predicate
+            graph = self.graph if pattern is self.rule.head else self.graph_of(pattern)
+            yield graph, self._ids[predicate] if isinstance(predicate, Term) else None
 
     # --- triples and rows ---------------------------------------------------------------------------------------------
 
