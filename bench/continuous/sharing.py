@@ -1,4 +1,4 @@
-"""Many queries at a tick, of one template and of as many templates as queries, with what they share and without."""
+"""Many queries at a tick, of one shape and of as many shapes as queries, with what they share and without."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import numpy as np
 import wukongs
 from wukongs.bench.harness import Report, summary
 from wukongs.bench.store.injection import BATCH_MS
-from wukongs.live import groups, injector, joined_queries
+from wukongs.live import compiled_firings, injector, joined_queries
 from wukongs.query.plans import compiled
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHARING = "Queries of one template and of many, two patterns over a window of 1 s; calls of a kernel a tick"
+SHARING = "Queries of one shape and of many, two patterns over a window of 1 s; calls of a kernel a tick"
 STREAM = "http://e/events"
 USERS = 500
 WINDOW_BATCHES = 1000 // BATCH_MS
@@ -34,12 +34,12 @@ Event = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Way:
     """queries : the predicates of the first and second pattern, and the user of the first, of each; alone_max: as
-    joined_queries.ALONE_MAX; together_max: compiled queries of one call, as groups.FIRINGS_MAX."""
+    joined_queries.ALONE_MAX; together_max: compiled queries of one call, as compiled_firings.FIRINGS_MAX."""
 
     name: str
     queries: Sequence[tuple[int, int, int]]
     alone_max: int
-    together_max: int = groups.FIRINGS_MAX
+    together_max: int = compiled_firings.FIRINGS_MAX
 
 
 def bench_sharing(report: Report, query_count: int, batch_rows: int, window_count: int) -> None:
@@ -50,11 +50,11 @@ def bench_sharing(report: Report, query_count: int, batch_rows: int, window_coun
     one = [(0, 1, at % USERS) for at in range(query_count)]
     alone = query_count + 1
     for way in (
-        Way("a template each, one call for each", many, alone, together_max=1),
-        Way("a template each", many, alone),
-        Way("one template, one call for each", one, alone, together_max=1),
-        Way("one template", one, alone),
-        Way("one template, a group from registration on", one, joined_queries.ALONE_MAX),
+        Way("a shape each, one call for each", many, alone, together_max=1),
+        Way("a shape each", many, alone),
+        Way("one shape, one call for each", one, alone, together_max=1),
+        Way("one shape", one, alone),
+        Way("one shape, a group from registration on", one, joined_queries.ALONE_MAX),
     ):
         _bench(report, way, predicates, batch_rows, window_count)
 

@@ -38,8 +38,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "paths": ("kept_paths.py", "reach.py", "forest.py"),
     "together": ("plans/compiled.py", "plan_memo.py", "plan_versions.py", "store/window_table.py"),
     "compiled": ("plans/compiled.py", "store/window_table.py"),
-    "template": ("live/groups.py", "compiled_plans.py", "plan_memo.py"),
-    "joined": ("argument_rows.py", "plan_memo.py", "query/rows.py"),
+    "joined": ("argument_rows.py", "plan_memo.py", "query/rows.py", "reporting.py"),
     "twins": ("live/answer_cache.py", "live/answering.py"),
     "arguments": ("argument_rows.py", "plan_memo.py", "query/rows.py"),
 }

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.differential.test_joined_queries import NODES, SHAPES, S, T, nodes_of, plain, read, text_of
+from tests.differential.test_joined_queries import NODES, S, T, nodes_of, plain, read, shapes_of, text_of
 from tests.fuzz import SEED, first_and_slow, scaled
 from tests.inside import core_of
 from wukongs.live import joined_queries
@@ -28,7 +28,7 @@ def story(seed: int) -> Events:
     done: Events = [("load", 0)]
     names: list[str] = []
     times = {S: 0, T: 0}
-    shapes = rng.sample(range(len(SHAPES)), 3)
+    shapes = shapes_of(rng)
     for number in range(rng.randint(25, 50)):
         what = rng.choice(["register"] * 5 + ["push"] * 6 + ["advance"] * 3 + ["read"] * 4 + ["checkpoint"] + ENDS)
         if rng.random() < 0.25:

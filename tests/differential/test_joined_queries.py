@@ -41,6 +41,7 @@ SHAPES = [
     ("SELECT (MAX(?y) AS ?m) ?x", f"{STORED} {WINDOW}", "?x :k %s OPTIONAL { ?x :p ?y } OPTIONAL { %s :p ?z }"),
 ]
 COUNTS = ("windows", "rows", "errors", "last_rows", "not_reported", "results_waiting", "results_dropped")
+OUTPUTS = ("QUERY", "ISTREAM", "DSTREAM")
 TAILS = {0: " ORDER BY ?x ?y LIMIT 2", 6: " GROUP BY ?x", 15: " GROUP BY ?x HAVING(COUNT(?z) < 3)"}
 
 
@@ -49,13 +50,18 @@ def nodes_of(rng: random.Random) -> list[str]:
     return rng.choices([*NODES, "<http://e/nowhere>"], k=2)
 
 
+def shapes_of(rng: random.Random) -> list[int]:
+    """Return the shapes of some queries: the place in SHAPES, and in OUTPUTS times len(SHAPES)."""
+    return [one + rng.choice([0, 0, 1, 2]) * len(SHAPES) for one in rng.sample(range(len(SHAPES)), 3)]
+
+
 def story(seed: int) -> list[tuple[Any, ...]]:
     """What is done, in order."""
     rng = random.Random(seed)
     done: list[tuple[Any, ...]] = [("load", 0)]
     names: list[str] = []
     times = {S: 0, T: 0}
-    shapes = rng.sample(range(len(SHAPES)), 3)
+    shapes = shapes_of(rng)
     for number in range(rng.randint(25, 45)):
         what = rng.choice(["register"] * 5 + ["push"] * 6 + ["advance"] * 3 + ["close", "pause", "resume", "replace"])
         what = rng.choice(["read", "group", "look", "load"]) if rng.random() < 0.15 else what
@@ -81,11 +87,12 @@ def story(seed: int) -> list[tuple[Any, ...]]:
 
 
 def text_of(name: str, options: str, shape: int, nodes: list[str]) -> str:
+    output, shape = OUTPUTS[shape // len(SHAPES)], shape % len(SHAPES)
     head, clause, where = SHAPES[shape]
     for node in nodes * 2:
         where = where.replace("%s", node, 1)
     tail = TAILS.get(shape, "")
-    return f"PREFIX : <http://e/> REGISTER QUERY {name}{options} AS {head} {clause} WHERE {{ {where} }}{tail}"
+    return f"PREFIX : <http://e/> REGISTER {output} {name}{options} AS {head} {clause} WHERE {{ {where} }}{tail}"
 
 
 def plain(window: wukongs.WindowResult) -> tuple[Any, ...]:

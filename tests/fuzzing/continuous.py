@@ -530,30 +530,20 @@ def make_together(rng: random.Random) -> Plan:
 def alike(rng: random.Random, clause: Clause, count: int, shape: str) -> list[Asked]:
     """Return queries that differ in constants alone."""
     found, first = [], replace(clause, windows=clause.windows[:1])
+    output = rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"])
     for number in range(count):
         where = within(rng, first, shape.replace("?s ", f":s{rng.randrange(20)} "))
         head = " ".join(name for name in ("?o1", "?v1", "?o2", "?v2", "?x") if name in where)
-        found.append(Asked(f"q{number}", clause, head, where, is_computed=True))
+        found.append(Asked(f"q{number}", clause, head, where, output=output, is_computed=True))
     return found
 
 
-ROW_WISE = [
+SHAPES = [
     "?o1 :p ?s . ?o1 :r ?b1 . ?b1 :f ?v1 . FILTER(STRLEN(STR(?v1)) > 1)",
     "?o1 :p ?s . ?o1 :k :T . ?o1 :r ?b1 . ?b1 :f ?v1 . BIND(?v1 * 2 AS ?x)",
-]
-"""Patterns of queries that differ in constants, with what looks at one row alone."""
-SHAPES = [
-    *ROW_WISE,
     "?o1 :p ?s . ?o1 :k :T . OPTIONAL { ?o1 :r ?b1 . ?b1 :f ?v1 . }",
     "?o1 :p ?s . ?o1 :r ?b1 . ?b1 :f ?v1 . MINUS { ?o1 :k :U }",
 ]
-
-
-def make_template(rng: random.Random) -> Plan:
-    clause = clause_of(rng, (3, 5, 8), 0.0)
-    queries = alike(rng, clause, rng.randint(3, 6), rng.choice([*ROW_WISE, *ROW_WISE, *SHAPES]))
-    ticks = readings(rng, 30, rng.choice([20, 40]), 20, "integer")
-    return life(rng, Plan(queries, ticks, forced=forced(rng, 0.1, 0.7)))
 
 
 def make_joined(rng: random.Random) -> Plan:
@@ -645,7 +635,6 @@ MIXES: dict[str, Mix] = {
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.COMPILED,), 3),
     "together": Mix(make_together, (M.TOGETHER,), 1),
-    "template": Mix(make_template, (M.TEMPLATE,), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),
     "twins": Mix(make_twins, (M.CACHED,), 1),

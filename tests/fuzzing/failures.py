@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 from wukongs.errors import BudgetExceeded, QueryTimeout
-from wukongs.live.groups import Groups
 from wukongs.live.query_firings import QueryFirings
 from wukongs.query.plans.compiled import CompiledQueries
 
@@ -29,7 +28,7 @@ ALL = (
     "query/operators/aggregates.py", "query/operators/operators.py",
     "query/paths/forest.py", "query/paths/kept_paths.py", "query/paths/paths.py", "query/paths/path_search.py",
     "query/paths/reach.py",
-    "live/answer_cache.py", "live/answering.py", "live/compiled_firings.py", "live/groups.py", "live/reporting.py",
+    "live/answer_cache.py", "live/answering.py", "live/compiled_firings.py", "live/reporting.py",
     "store/window_table.py",
 )  # fmt: skip
 """The files that take part in a firing."""
@@ -99,7 +98,7 @@ def failing(rng: random.Random, files: tuple[str, ...], lines_max: int) -> Itera
 
         return mock.patch.object(owner, name, call)
 
-    places = (QueryFirings, "_execute"), (CompiledQueries, "run"), (Groups, "_start"), (Groups, "_explore")
+    places = (QueryFirings, "_execute"), (CompiledQueries, "run")
     with ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(armed(owner, name))

@@ -24,7 +24,7 @@ from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import unpacked
 from wukongs.errors import NodeUnavailable, StorageError, StreamError
-from wukongs.live.query_firings import QueryFirings
+from wukongs.live.journal import ReportedBy
 from wukongs.protocol.records import Sn
 from wukongs.protocol.state import Node
 from wukongs.store.encoded import TermTable
@@ -113,9 +113,9 @@ class Checkpoints:
             self._staged_bytes = self._store.staging.size_bytes
         return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn), stay
 
-    def _queries(self) -> list[QueryFirings]:
+    def _queries(self) -> list[ReportedBy]:
         with self._store.core.lock:
-            return [query.firings for query in self._store.injector.queries.values()]
+            return self._store.joined.reporters()
 
     def _agreed(self, collected: Collected) -> Iterator[Packet]:
         claims, tables = collected.claims, [self._not_stored]

@@ -52,9 +52,9 @@ from wukongs.live.declarations import (
 )
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import LateTuples, late_tuples_of
+from wukongs.live.query_constants import constants_of
 from wukongs.live.query_group import terms_of_bindings
 from wukongs.live.query_source import QuerySource, check_name, is_over
-from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.live.stream import Stream

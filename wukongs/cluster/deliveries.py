@@ -165,6 +165,11 @@ class Returned:
         self.remembered: list[Remembered] = []
         self.windows: dict[int, Packet] = {}
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether it has anything of named groups of readers."""
+        return bool(self.come or self.windows)
+
     def newest(self) -> Remembered | None:
         return max(self.remembered, key=lambda found: found.at_ms, default=None)
 

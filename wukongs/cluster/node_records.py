@@ -541,10 +541,11 @@ class NodeRecords:
                 if made is not None:
                     from_ms = made.goes_on_from(from_ms, reads_stored(query))
             returned = self.returned(found.index)
-            is_alone = is_paused or returned or found.groups
+            is_alone = is_paused or found.groups or (returned is not None and returned.has_groups)
             running: JoinedQuery | ContinuousQuery | None = None
             if not is_alone:
-                running = self._joined.join(query, source, None, from_ms, found.index, came)
+                remembered = () if returned is None else returned.remembered
+                running = self._joined.join(query, source, None, from_ms, found.index, came, remembered=remembered)
             if running is None:
                 running = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
                 running.times.is_paused = is_paused

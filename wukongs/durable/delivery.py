@@ -81,6 +81,8 @@ class Delivery:
         """Do as Deliveries.hand_on."""
         fired = self._fired.get(from_lsn, ())
         self._fired[to_lsn] = deque(each for each in fired if each.end_ms >= since_ms)
+        if from_lsn in self._compared:
+            self._compared.add(to_lsn)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         """Do as Deliveries.acknowledge."""

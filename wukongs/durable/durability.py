@@ -248,6 +248,7 @@ class DurableJournal:
                 if not self._joined.is_lead(query)
             },
             "joined": self._joined.progress(),
+            "joined_remembered": self._joined.remembered(),
         }
         self.add_mark(self.wal.begin(MARK, [json.dumps(mark).encode()], core.upper), mark)
 

@@ -220,6 +220,10 @@ class _Replay:
             found = progress.get("remembered")
             if found is not None:
                 self._remembered.setdefault(int(lsn), []).append(Remembered.from_json(found))
+        for at_ms, lsns, rows in mark.get("joined_remembered", ()):
+            for lsn in lsns:
+                found = {"at_ms": at_ms, "extents": (), "rows": rows.get(str(lsn), ())}
+                self._remembered.setdefault(lsn, []).append(Remembered.from_json(found))
 
     def _move_to(self, upper: int, *, is_change: bool) -> None:
         """Seal and fire up to where the stored graph stood. is_change: firings read otherwise after the record."""
@@ -409,8 +413,10 @@ class _Replay:
         query, come = parse_continuous(source), self._journal.delivery.come.get(lsn, {})
         if lsn not in self._planned and (progress is None or _is_plain(progress)):
             next_ms = None if progress is None else progress["next_ms"]
-            joined = self._joined.join(query, source, None, from_ms, lsn, come, next_ms)
+            remembered = self._remembered.get(lsn, ())
+            joined = self._joined.join(query, source, None, from_ms, lsn, come, next_ms, remembered)
             if joined is not None:
+                self._remembered.pop(lsn, None)
                 joined.is_recovered = True
                 return
         registered = register_query(self._core, self._injector, query, None, source, lsn, from_ms)

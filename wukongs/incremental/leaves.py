@@ -12,21 +12,16 @@ from wukongs.csparql.algebra import (
     Bgp,
     DatasetClause,
     Filter,
-    GraphNames,
     GraphVersion,
     Node,
-    PathPattern,
-    PerGraph,
-    Service,
-    TripleParts,
-    TriplePattern,
     WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.csparql.walk import map_children, parts_of
+from wukongs.csparql.walk import map_children
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
-from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in
+from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in, written_graph
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -147,26 +142,21 @@ class DeltaJoin:
 def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     """Lay out the part with one pattern over what has changed."""
     pattern = bgp.patterns[number]
-    changed = GraphVersion(_written(pattern), _CHANGED)
+    changed = GraphVersion(written_graph(pattern), _CHANGED)
     patterns = (*bgp.patterns[:number], replace(pattern, graph=changed), *bgp.patterns[number + 1 :])
     siblings = tuple(
-        (one.predicate, _written(one))
+        (one.predicate, written_graph(one))
         for one in bgp.patterns[number + 1 :]
         if isinstance(one.predicate, Term) and one.subject == pattern.subject
     )
     predicate = pattern.predicate if isinstance(pattern.predicate, Term) else None
-    graphs = StoredGraphs.of(_written(pattern), clause)
+    graphs = StoredGraphs.of(written_graph(pattern), clause)
     return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, siblings)
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:
     """Return a part with another one in the place of one below it."""
     return new if node is old else map_children(node, lambda child: _replaced(child, old, new))
-
-
-def _written(pattern: TriplePattern | PathPattern) -> WrittenGraph:
-    assert not isinstance(pattern.graph, GraphVersion), pattern
-    return pattern.graph
 
 
 @dataclass(slots=True)
@@ -223,10 +213,10 @@ class Refresh:
         lifted = evaluation.lifted
         original = None if lifted is None else lifted.original(node)
         if lifted is None or original is None:
-            return Refresh(node, evaluation, reads_of(node, evaluation), node)
+            return Refresh(node, evaluation, Interests(node, evaluation), node)
         arguments = DeltaJoin.of(lifted.arguments, evaluation)
         assert arguments is not None, lifted.arguments
-        return Refresh(node, evaluation, reads_of(original, evaluation), original, (arguments,))
+        return Refresh(node, evaluation, Interests(original, evaluation), original, (arguments,))
 
     def begin(self, stored: BatchSet) -> ZSet:
         self.before = self.after = self._evaluated(stored)
@@ -275,31 +265,3 @@ class Refresh:
 def names_of(node: Node) -> tuple[Variable, ...]:
     """Return the variables of a part's solutions, in a fixed order."""
     return tuple(sorted(possible_variables(node), key=str))
-
-
-def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:
-    """Return what tells whether a change may concern a part of a query: a triple has changed in a graph that it reads,
-    with the predicate of a pattern there."""
-    clause = evaluation.clause
-    wanted = set[tuple[Term | None, StoredGraphs]]()
-    is_any = False
-    for one in parts_of(part):
-        match one:
-            case TriplePattern(predicate=predicate):
-                graphs = StoredGraphs.of(_written(one), clause)
-                wanted.add((predicate if isinstance(predicate, Term) else None, graphs))
-            case PathPattern():
-                wanted.add((None, StoredGraphs.of(_written(one), clause)))
-            case GraphNames(graph=graph) | PerGraph(graph=graph) if clause.is_empty:
-                wanted.add((None, StoredGraphs.of(graph, clause)))  # which graphs there are
-            case Service() | TripleParts():
-                is_any = True
-
-    def reads(change: Change) -> bool:
-        resolve = evaluation.resolve
-        return (is_any and change.is_of_stored) or any(
-            graphs.is_touched(change, None if predicate is None else resolve(predicate), resolve)
-            for predicate, graphs in wanted
-        )
-
-    return reads

@@ -295,7 +295,7 @@ class Maintained:
         self._is_new = True
         """Whether the terms have those of one firing only."""
         self.parts: list[Part] = []
-        self.is_estimated = plans.whole is not None
+        self._is_estimated = plans.whole is not None
         """Whether it is known what evaluating the parts anew takes."""
         if plans.whole is not None:
             variables = tuple(dict.fromkeys(plans.whole.variables))
@@ -317,9 +317,9 @@ class Maintained:
         """Find the parts, and estimate what evaluating them anew takes, over what the windows have now."""
         if self._plans.whole is not None:
             return
-        if not (self.is_estimated or self._query.form == "ask" or depends_on_moment(self._query.pattern)):
+        if not (self._is_estimated or self._query.form == "ask" or depends_on_moment(self._query.pattern)):
             self.parts = list(islice(self._parts_in(self._query.pattern), PARTS_MAX))
-        self.is_estimated = True
+        self._is_estimated = True
         for part in self.parts:
             rows = {}
             for join in part.joins:

@@ -20,7 +20,7 @@ The rules, with d for the change of a part, f for its content before and t for i
 * GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
 * paths (Reached): the pairs that changed edges begin or end, from the origins that are asked for (iterate.py).
-* LIMIT of a view with arguments (Reduce): the arguments of the rows in d are evaluated anew, before and after.
+* LIMIT (Cut): rows in d are inserted among the first ones, of all or of each argument; others are behind them.
 * a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -65,11 +64,12 @@ from wukongs.csparql.scope import (
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.incremental.counted import Counted
-from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
+from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
-from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
+from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
 from wukongs.incremental.versions import Above, Change, Evaluation
 from wukongs.incremental.zset import WEIGHT, ZSet
@@ -260,7 +260,7 @@ class Existing:
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
         patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
-        reads, others = reads_of(patterns, evaluation), list[Node]()
+        reads, others = Interests(patterns, evaluation), list[Node]()
         is_flag = isinstance(node, Filter) and isinstance(node.condition, Exists) and _is_plain(node.condition.pattern)
         for pattern in patterns:
             while not is_flag and isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
@@ -316,10 +316,9 @@ class Existing:
 @dataclass(slots=True)
 class Reduce:
     """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept or explored
-    from the keys. Without keys there is one group, always. LIMIT of a view with arguments: the rows of an argument are
-    a group."""
+    from the keys. Without keys there is one group, always."""
 
-    node: Group | Slice
+    node: Group
     children: tuple[Kept | Explored]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -329,8 +328,7 @@ class Reduce:
     kept_bytes = 0
 
     def __post_init__(self) -> None:
-        node = self.node
-        self._above = Above(partial(above_cut, node), NUMBER) if isinstance(node, Slice) else _over(node)
+        self._above = _over(self.node)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._reduced(self.children[0].begin(stored).consolidated(), stored)
@@ -349,9 +347,6 @@ class Reduce:
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Slice):
-            ordered = rows.project(variables_below(self.node)).repeated()
-            return ZSet.of(self._above.run(self.evaluation, stored, ordered))
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
         return ZSet.of(self._above.run(self.evaluation, stored, rows.repeated()))
@@ -462,10 +457,9 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
-        case Slice() if original is not None and not has_exists(node):
-            return Reduce(node, (Kept(operator_of(below_cut(node), evaluation), (NUMBER,)),), evaluation)
         case Slice() if not has_exists(node):
-            return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
+            keys = () if original is None else (NUMBER,)
+            return Cut(node, (Kept(operator_of(below_cut(node), evaluation), keys),), evaluation, keys)
     return Refresh.of(node, evaluation)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wukongs.csparql.algebra import DatasetClause, DefaultGraph, WrittenGraph
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphVersion, PathPattern, TriplePattern, WrittenGraph
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.incremental.versions import Change, Member
 from wukongs.query.plans.dataset import Part, Resolve, Source, is_seen
@@ -116,6 +116,12 @@ def _found_under(name: str) -> tuple[View | None, Term]:
     """Return the view that a name stands for, if it is one, and the graph in which its triples are."""
     view = view_of(name)
     return view, iri(name if view is None else view.graph)
+
+
+def written_graph(pattern: TriplePattern | PathPattern) -> WrittenGraph:
+    """Return the graph reference of a pattern of a query."""
+    assert not isinstance(pattern.graph, GraphVersion), pattern
+    return pattern.graph
 
 
 def has_triple(source: Source, predicate: int | None, default_graph: int) -> bool:

@@ -31,6 +31,8 @@ from wukongs.store.trace import TraceEntry
 
 Made = TypeVar("Made")
 NO_VERSIONS: Mapping[GraphVersion, Source] = MappingProxyType({})
+TRIPLES_MAX = 1 << 14
+"""Changes of more triples are not looked through one by one."""
 
 
 class Member(NamedTuple):
@@ -117,6 +119,19 @@ class Change:
     def batches(self) -> tuple[Batch, ...]:
         """All batches of what was inserted and of what was deleted."""
         return *self.inserted.batches, *self.deleted.batches
+
+    @property
+    def count(self) -> int:
+        """The triples that were inserted and those that were deleted."""
+        return len(self.inserted) + len(self.deleted)
+
+    @property
+    def triples(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Subjects, predicates and objects of what was inserted and of what was deleted, in whatever graph. Found once
+        for all views."""
+        _, *columns = self.known("triples", lambda: joined([batch.triples() for batch in self.batches]))
+        subjects, predicates, objects = columns
+        return subjects, predicates, objects
 
     def united(self, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
         """Return the triples that were inserted into the union of some graphs, and those that were deleted from it, all

@@ -13,7 +13,6 @@ from wukongs.live.answer_cache import CachedAnswer, algebra_of, digest
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer, Firing, Picked
 from wukongs.live.query_counts import QueryCounts
-from wukongs.live.query_templates import template_of
 from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.reading import terms_of
 from wukongs.live.reporting import Reporter
@@ -21,7 +20,6 @@ from wukongs.live.stretch import Stretch
 from wukongs.live.windows import firing_step
 from wukongs.query.execution.answer import Answer, answer, modified, within
 from wukongs.query.execution.argument_rows import ArgumentRows
-from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
@@ -39,6 +37,7 @@ class Asked(Protocol):
     def rows(self) -> ArgumentRows: ...
     @property
     def version(self) -> int: ...
+    def found(self, answer: Answer, at_ms: int) -> Answer: ...
 
 
 class Answering:
@@ -60,7 +59,6 @@ class Answering:
         self._core, self.name, self.query, self.windows, self.reporter = core, name, query, windows, reporter
         self._counts, self._group, self._is_joined = counts, group, is_joined
         self.plans = PlanMemo(is_patient=True)
-        self.template = template_of(query) if group is None else None
         self.is_of_moment = depends_on_moment(query.pattern)
         """Whether its firings have other answers at other times, whatever they read."""
         self.compiled: CompiledPlans | None = None
@@ -107,9 +105,7 @@ class Answering:
             self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
             if self._group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths(self._core.windows.paths)
-            if self.template is not None and (self.compiled is None or self.compiled.whole is None):
-                self._company = digest(self.template.shape)
-            elif self.compiled is not None:
+            if self.compiled is not None:
                 self._company = digest(sorted(self.windows.states))  # they do not wait for the slices of other streams
         return self._company
 
@@ -162,43 +158,55 @@ class Answering:
     def answer(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
         """Return what a firing reports of its answer, and what reads its terms; and the mechanisms that have taken part
         in it. Raises what an execution raises."""
-        self._used.clear()
-        if self._paths is not None:
-            self._paths.used.clear()
-        found = self._answer(firing)
-        return found, self._used | (set() if self._paths is None else self._paths.used)
+        used, paths = self._used, self._paths
+        used.clear()
+        if paths is None:
+            return self._answer(firing), used
+        paths.used.clear()
+        return self._answer(firing), used | paths.used
 
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
-        """Return what the firing reports of its answer, and what reads its terms."""
-        if (repeated := self._repeated(firing)) is not None:
+        """Return what the firing reports of its answer, and what reads its terms. Small windows take some microseconds,
+        so nothing is looked at here that a firing by one kernel does not need."""
+        if firing.is_repeated and (repeated := self._repeated(firing)) is not None:
             return repeated
-        reporter, extents, goes_on = self.reporter, firing.reading.extents, self._goes_on(firing)
-        needs_terms = reporter.is_compared or firing.whole is None
-        terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
-        kept = list[Known]()
-        if firing.maintained is not None and firing.explored is None and firing.columns is None:
-            if terms is not None and firing.whole is None:
-                terms = firing.maintained.renewed(terms)
-            known_terms = None if firing.whole is not None else terms
-            kept = firing.maintained.advance(known_terms, self._limits, wants_change=goes_on)
-            if goes_on and terms is not None and (found := self._changed(firing, firing.maintained, kept, terms)):
+        reporter, maintained, whole = self.reporter, firing.maintained, firing.whole
+        is_compared, terms = reporter.is_compared, None
+        if is_compared or whole is None:
+            terms = terms_of(self._core, firing.reader, firing.moment())
+        kept: Sequence[Known] = ()
+        if maintained is not None and firing.columns is None:
+            goes_on = self._goes_on(firing)
+            if terms is not None and whole is None:
+                terms = maintained.renewed(terms)
+            known_terms = None if whole is not None else terms
+            kept = maintained.advance(known_terms, self._limits, wants_change=goes_on)
+            if goes_on and terms is not None and (found := self._changed(firing, maintained, kept, terms)):
                 return found, terms
         found = self._ran(firing, kept)
-        if found is not None and not reporter.is_compared:
+        if found is not None and not is_compared:
             reader = firing.reader if terms is None else terms
-            self._keep(firing, found, reader)
+            if firing.cached is not None:
+                self._keep(firing, firing.cached, found, reader)
             return found, reader
         terms = terms or terms_of(self._core, firing.reader, firing.moment())
         if found is None:
             found = self._evaluated(firing, terms, kept)
-        self._keep(firing, found, terms)
+        if firing.cached is not None:
+            self._keep(firing, firing.cached, found, terms)
+        return self._compared(firing, found, terms), terms
+
+    def _compared(self, firing: Firing, found: Answer, terms: QueryTerms) -> Answer:
+        """Return what the firing reports of its answer."""
+        if self._group is not None and self.reporter.is_compared:
+            found = self._group.found(found, firing.last_ms)
         with self._limits():
-            return reporter.compare(firing.last_ms, extents, found, terms), terms
+            return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
 
     def _repeated(self, firing: Firing) -> tuple[Answer, Utf8Reader] | None:
-        """Return what the firing reports if its answer is known; None if it is to be found."""
+        """Return what a repeated firing reports; None if its answer is to be found even so."""
         cached = firing.cached
-        if not firing.is_repeated or cached is None or cached.answered is None or not self._is_for_rows(cached):
+        if cached is None or cached.answered is None or not self._is_for_rows(cached):
             return None
         self._counts.explored_together += cached.by != self.name
         self._used.add(Mechanism.CACHED)
@@ -207,14 +215,12 @@ class Answering:
             reader = firing.reader
         if self.reporter.is_compared:
             terms = terms_of(self._core, firing.reader, firing.moment())
-            with self._limits():
-                return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms), terms
+            return self._compared(firing, found, terms), terms
         return found, reader
 
-    def _keep(self, firing: Firing, found: Answer, reader: Utf8Reader) -> None:
+    def _keep(self, firing: Firing, cached: CachedAnswer, found: Answer, reader: Utf8Reader) -> None:
         """Note the answer of a firing for others."""
-        cached = firing.cached
-        if cached is not None and not (self._has_own_rows and _has_rows(found)) and self._is_for_rows(cached):
+        if (self._group is None or self._is_for_rows(cached)) and not (self._has_own_rows and _has_rows(found)):
             cached.by = self.name
             self._core.answers.keep(cached, found, reader)
 
@@ -255,8 +261,8 @@ class Answering:
             self._used |= kept[0].used
         elif whole is not None:
             try:
-                columns = whole.run(self._limits)
-                self._used |= set() if columns is None else {Mechanism.COMPILED}
+                if (columns := whole.run(self._limits)) is not None:
+                    self._used.add(Mechanism.COMPILED)
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         if columns is None:
@@ -277,6 +283,7 @@ class Answering:
             return self._group.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
         if self._paths is not None:
             self._paths.changes = firing.path_changes
+        self._used |= set[Mechanism]().union(*(one.used for one in kept))
         found = answer(
             self.query,
             dataset,
@@ -286,22 +293,13 @@ class Answering:
             scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
             in_order=True,
             by_solution=self.reporter.is_compared,
-            explored=self._explored(firing, kept),
+            explored=[(one.node, one.table) for one in kept if one.node is not None],
             compiled=firing.plans,
             paths=self._paths,
         )
         if self.maintained is not None and firing.plans is not None:
             self.maintained.estimate()
         return found
-
-    def _explored(self, firing: Firing, kept: Sequence[Known]) -> list[Explored]:
-        """Return the nodes of the query whose solutions are known. kept: those that are maintained."""
-        if firing.explored is None or self.template is None:
-            self._used |= set[Mechanism]().union(*(one.used for one in kept))
-            return [(one.node, one.table) for one in kept if one.node is not None]
-        self._counts.explored_together += 1
-        self._used.add(Mechanism.TEMPLATE)
-        return [(self.template.core, firing.explored)]
 
 
 def _has_rows(found: Answer) -> bool:

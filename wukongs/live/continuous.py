@@ -62,9 +62,6 @@ class Schedule(Protocol):
     def replaced(self, query: ContinuousQuery, streams: Iterable[str]) -> None:
         """Note that a query has another text. streams: those of its text before. Called with the lock held."""
 
-    def company_of(self, query: ContinuousQuery) -> int:
-        """Return how many other queries are explored together with a query. Called from any thread."""
-
 
 def _no_other_text(source: QuerySource) -> Query:
     raise AssertionError(source)
@@ -413,7 +410,7 @@ class ContinuousQuery:
 
         analyze: run the query over these windows too, without reporting anything, and show the actual rows of each step
         and rows and time of each operator. Raises QueryTimeout, BudgetExceeded."""
-        return self._explained().explain(self._schedule.company_of(self), analyze=analyze)
+        return self._explained().explain(analyze=analyze)
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
         """Tell why a row was reported, or without one, what the query waits for.

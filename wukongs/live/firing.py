@@ -8,10 +8,8 @@ from typing import Protocol
 from wukongs.csparql.algebra import Query
 from wukongs.incremental.maintained import Maintained
 from wukongs.live.answer_cache import CachedAnswer
-from wukongs.live.query_templates import Template
 from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.stretch import Stretch
-from wukongs.query.binding_table import BindingTable
 from wukongs.query.paths.kept_paths import PathChanges
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
@@ -36,10 +34,6 @@ class Firer(Protocol):
     def plans(self) -> PlanMemo:
         """Its plans, for datasets of all sizes."""
 
-    @property
-    def template(self) -> Template | None:
-        """The shape that it shares with queries of other constants."""
-
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window."""
 
@@ -60,11 +54,11 @@ class Picked:
 @dataclass(slots=True, eq=False)
 class Firing:
     """The batches and terms that one firing reads, picked at one moment. stretch: the firings that have its answer,
-    None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
-    other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
-    of windows, None if the firing has a dataset of its own; maintained: what finds rows of the query by those of the
-    firing before; path_changes: what has changed since then, if paths may be kept; cached: its answer, also for other
-    firings, None: it is for this one alone; is_repeated: another firing has found that answer, or is about to."""
+    None: it is by itself; columns: the answer of a compiled query, if it was found so; plans: its plans over the
+    engine's table of windows, None if the firing has a dataset of its own; maintained: what finds rows of the query by
+    those of the firing before; path_changes: what has changed since then, if paths may be kept; cached: its answer,
+    also for other firings, None: it is for this one alone; is_repeated: another firing has found that answer, or is
+    about to."""
 
     query: Firer
     at_ms: int
@@ -76,7 +70,6 @@ class Firing:
     path_changes: PathChanges | None = None
     cached: CachedAnswer | None = None
     is_repeated: bool = False
-    explored: BindingTable | None = None
     columns: Columns | None = None
 
     @property
@@ -111,11 +104,6 @@ class Firing:
             assert self.plans is not None, self.query.name
             return self.plans.names
         return dataset
-
-    def is_over_nothing(self) -> bool:
-        """Whether the windows are empty and nothing else is read."""
-        clause, data = self.query.query.dataset, self.plans or self.dataset
-        return not (data.has_batches or clause.default_graphs or clause.named_graphs)
 
     def moment(self) -> Moment:
         """NOW() is the window's end, and a firing that is repeated draws the same random values."""

@@ -18,11 +18,10 @@ from weakref import WeakMethod
 from wukongs.errors import StreamError
 from wukongs.live.beats import Beat, Beats
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.compiled_firings import CompiledFirings
+from wukongs.live.compiled_firings import FIRINGS_MAX, CompiledFirings
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.firing import Firing, Picked
-from wukongs.live.groups import FIRINGS_MAX, Groups
 from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
@@ -78,7 +77,6 @@ class Injector:
         """Queries found due at one time, _ready_ms, that have not fired yet."""
         self._first: Due | None = None
         """Those of them that fire before tuples join the stored graph at that time; None: it was not asked who does."""
-        self._groups = Groups(core)
         self._compiled = CompiledFirings(core)
         self.callbacks = Callbacks(partial(_on_result_done, core))
         self._ready_ms = FOREVER_MS
@@ -103,14 +101,6 @@ class Injector:
     def queries(self) -> dict[str, ContinuousQuery]:
         """The registered queries by name; read with the lock held."""
         return self._queries
-
-    def company_of(self, query: ContinuousQuery) -> int:
-        """Return with how many other queries one is explored together, when they are due at the same time."""
-        with self._core.lock:
-            if query.text.answering.template is None or self._queries.get(query.name) is not query:
-                return 0
-            templates = [other.text.answering.template for other in self._queries.values() if other is not query]
-        return sum(one is not None and one.shape == query.text.answering.template.shape for one in templates)
 
     @property
     def is_on_result(self) -> bool:
@@ -338,7 +328,6 @@ class Injector:
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
         """Run the firings of queries that are run together, at one time."""
         if len(firings) > 1:
-            self._groups.explore(firings, self._stale)
             firings = self._compiled.ran(firings)
         for firing in firings:
             query = firing.query
@@ -353,8 +342,8 @@ class Injector:
             self._stale.pop().renew()
 
     def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
-        """Seal the stream batches that end next, or pick the next firing, with others of the query's template at that
-        time. Return the firings, and whether nothing is left that moves the stored graph to at most `upper`.
+        """Seal the stream batches that end next, or pick the next firing, with others that are run together with it.
+        Return the firings, and whether nothing is left that moves the stored graph to at most `upper`.
 
         Called with the lock held. Between two steps others get the lock, however long the backlog is."""
         self._make_changes(self._changing)

@@ -23,7 +23,7 @@ class Block:
     """A window of all queries of a group, or the error or gap in its place. stretch: the firings, up to its end, for
     which it stands, None: one; numbers : int64[rows], rising, of the
     queries that its rows are for; left: queries that have not taken their part; taken: those that have, of a silent
-    window."""
+    window; over: queries that have an error in its place, since they have more rows than they may, and how many."""
 
     end_ms: int
     item: WindowResult | WukongsError
@@ -32,6 +32,7 @@ class Block:
     numbers: Int64Array
     left: int = 0
     taken: list[int] = field(default_factory=list)
+    over: dict[int, int] = field(default_factory=dict)
 
     @property
     def begin_ms(self) -> int:
@@ -115,7 +116,7 @@ class Blocks:
         if not self.is_silent or not isinstance(block.item, WindowResult):
             return True
         lo, hi = block.rows_of(number)
-        return hi > lo
+        return hi > lo or number in block.over
 
     def count_for(self, number: int, place: int, since_ms: int) -> int:
         """Return how many windows a query has to take from a place on. since_ms: its first firing."""
@@ -158,7 +159,7 @@ class Blocks:
         self._let_go(place)
         if self.is_silent:
             gap = Gap(block.begin_ms, block.end_ms, block.count)
-            for number in np.setdiff1d(block.numbers, block.taken).tolist():
+            for number in np.setdiff1d([*block.numbers.tolist(), *block.over], block.taken).tolist():
                 known = self.dropped.get(number)
                 self.dropped[number] = gap if known is None else Gap.joined((known, gap))
 

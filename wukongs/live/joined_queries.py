@@ -39,9 +39,11 @@ from wukongs.live.declarations import parse_continuous, register_query
 from wukongs.live.firing import Firer
 from wukongs.live.injector import Injector
 from wukongs.live.joined_blocks import Block, Blocks
+from wukongs.live.journal import ReportedBy
 from wukongs.live.query_shapes import Shape, hole, shape_of
 from wukongs.live.query_source import QuerySource, is_over
 from wukongs.live.readers import Readers
+from wukongs.live.reporting import ONE, Remembered, Row
 from wukongs.live.stream_state import StreamState
 from wukongs.live.window_log import (
     LAST_MS,
@@ -54,6 +56,7 @@ from wukongs.live.window_log import (
     WindowLog,
 )
 from wukongs.live.windows import firing_step, first_firing, first_multiple
+from wukongs.query.execution.answer import Answer
 from wukongs.query.execution.argument_rows import ArgumentRows, BoundQuery
 from wukongs.query.limits import limits_of
 from wukongs.query.output.html import query_html
@@ -62,6 +65,8 @@ from wukongs.store.dtypes import BoolArray, Int64Array
 
 ALONE_MAX = 8
 """So many queries of a shape stay alone: a few are quicker by compiled plans of their own."""
+ALONE_IN_CLUSTER_MAX = 1
+"""The same at a node of a cluster, where each query that is alone asks the other nodes."""
 GROUP_MAX = 1 << 16
 """Queries of one group. Its table is made anew when one comes or goes."""
 SWEPT_MIN = 256
@@ -98,6 +103,8 @@ class JoinedGroup:
         registration = shape.query.registration
         assert registration is not None
         self._core, self._injector, self._query = core, injector, shape.query
+        self.is_compared = registration.output != "rstream"
+        """Whether a window has the rows that were inserted or deleted since the firing before."""
         self.members: list[JoinedQuery | None] = []
         self.count = 0
         """Members that are still there."""
@@ -107,7 +114,11 @@ class JoinedGroup:
         self._counts: Int64Array = np.zeros((16, len(COUNTS)), np.int64)
         """COUNTS of each."""
         self._since_ms: Int64Array = np.zeros(16, np.int64)
-        """The first firing of each, _GONE_MS of those that have left."""
+        """The first window of each, _GONE_MS of those that have left."""
+        self._fires_ms: Int64Array = np.zeros(16, np.int64)
+        """The first firing of each, with which the first window may be compared, _GONE_MS of those that have left."""
+        self._over: tuple[int, dict[int, int]] = 0, {}
+        """The last firing, and queries that have more rows there than they may, with the numbers of rows."""
         self._first, self._first_ids = shape.constants, ids
         self._rows: ArgumentRows | None = None
         self.version = 0
@@ -141,10 +152,11 @@ class JoinedGroup:
         with self._core.unread.lock:
             if number == len(self._ids):
                 self._ids, self._is_taken = _twice(self._ids), _twice(self._is_taken)
-                self._counts, self._since_ms = _twice(self._counts), _twice(self._since_ms)
+                self._counts = _twice(self._counts)
+                self._since_ms, self._fires_ms = _twice(self._since_ms), _twice(self._fires_ms)
             self._ids[number], self._is_taken[number] = ids, is_taken
             self._counts[number] = [counts[name] for name in COUNTS]
-            self._since_ms[number] = member.since_ms
+            self._since_ms[number], self._fires_ms[number] = member.since_ms, member.fires_ms
             self._rows, self.version = None, self.version + 1
             self.members.append(member)
             self.count += 1
@@ -154,7 +166,7 @@ class JoinedGroup:
         """Ask for a query no more, which has taken what it will take. The last one takes the lead with it. Called with
         both locks held."""
         self.members[number] = None
-        self._since_ms[number] = _GONE_MS
+        self._since_ms[number] = self._fires_ms[number] = _GONE_MS
         self.count -= 1
         self._rows, self.version = None, self.version + 1
         self.watched.pop(number, None)
@@ -218,9 +230,34 @@ class JoinedGroup:
             return min(found)
 
     def alike_to_ms(self, at_ms: int) -> int:
-        """Implement query_text.Rows.alike_to_ms; until another query has its first firing."""
-        later = self._since_ms[: len(self.members)]
-        return int(np.min(later[later > at_ms], initial=_GONE_MS)) - 1
+        """Implement query_text.Rows.alike_to_ms; until another query has its first firing, or window."""
+        firsts = np.concatenate([of_each[: len(self.members)] for of_each in (self._since_ms, self._fires_ms)])
+        return int(np.min(firsts[firsts > at_ms], initial=_GONE_MS)) - 1
+
+    def begins_at(self, at_ms: int) -> bool:
+        """Implement query_text.Rows.begins_at."""
+        return bool((self._fires_ms[: len(self.members)] == at_ms).any())
+
+    def found(self, answer: Answer, at_ms: int) -> Answer:
+        """Implement query_text.Rows.found: without queries that fire later, and without those that have more rows than
+        they may, which are noted."""
+        numbers = answer.columns[0]
+        counts = np.bincount(numbers, minlength=len(self._fires_ms))
+        is_asked, is_over = self._fires_ms[: len(counts)] <= at_ms, counts > self._core.settings.rows_max
+        self._over = at_ms, dict(zip(np.flatnonzero(is_over).tolist(), counts[is_over].tolist(), strict=True))
+        if (is_kept := (is_asked & ~is_over)[numbers]).all():
+            return answer
+        return replace(answer, columns=tuple(one[is_kept] for one in answer.columns), length=int(is_kept.sum()))
+
+    def remembered(self) -> tuple[int, list[int], dict[int, list[Row]]] | None:
+        """Return what the next firing is compared with: the time of the last one, the LSNs of all queries, and the rows
+        of those that have some. None: there is nothing."""
+        found = {number: one for number, one in enumerate(self.members) if one is not None}
+        told = self.lead.text.reporter.progress_of(found) if self.is_compared else None
+        if told is None:
+            return None
+        at_ms, rows = told
+        return at_ms, [one.lsn for one in found.values()], {found[n].lsn: own for n, own in rows.items()}
 
     def untaken_ms(self) -> int | None:
         """Implement query_text.Rows.untaken_ms."""
@@ -252,6 +289,7 @@ class JoinedGroup:
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
+                    self.lead.text.reporter.hand_over(at, group.lead.text.reporter, member.number)
                 self._injector.add(group.lead)
                 leads.append(group.lead.firings)
             with self._core.unread.lock:
@@ -277,8 +315,13 @@ class JoinedGroup:
             (numbers, *_) = taken.item.ids(0, len(taken.item)) if len(taken.item) else (_NO_IDS,)
             block.numbers = numbers
             counts = np.bincount(numbers, minlength=len(self.members))
-            self._count(has_begun, counts, taken.count)
+            is_over = counts > self._core.settings.rows_max
+            block.over = dict(zip(np.flatnonzero(is_over).tolist(), counts[is_over].tolist(), strict=True))
+            if self.is_compared and self._over[0] == taken.end_ms:
+                block.over = self._over[1]
+            self._count(has_begun, counts, taken.count, list(block.over))
             if self.blocks.is_silent:
+                counts[list(block.over)] = 1
                 found = np.flatnonzero((counts > 0) & has_begun).tolist()
                 block.left, block.taken = len(found), np.flatnonzero((counts > 0) & ~has_begun).tolist()
                 told = [number for number in found if number in self.watched]
@@ -294,10 +337,11 @@ class JoinedGroup:
         has_begun: BoolArray = self._since_ms[: len(self.members)] <= end_ms
         return has_begun
 
-    def _count(self, has_begun: BoolArray, rows: Int64Array, count: int) -> None:
+    def _count(self, has_begun: BoolArray, rows: Int64Array, count: int, over: list[int]) -> None:
         """Count windows that are alike. has_begun : bool[members]; rows : int64[members], how many rows of each of them
-        a query has; count: how many they are."""
-        is_error = has_begun & (rows > self._core.settings.rows_max)
+        a query has; count: how many they are; over: queries that have more rows than they may."""
+        is_error = np.zeros(len(rows), np.bool_)
+        is_error[over] = has_begun[over]
         is_told = has_begun & ~is_error & ((rows > 0) | (not self.blocks.is_silent))
         windows, all_rows, errors, not_reported, last_rows = self._counts[: len(rows)].T
         windows += is_told * count
@@ -335,6 +379,7 @@ class JoinedQuery:
         "_readers",
         "_step_ms",
         "_vars",
+        "fires_ms",
         "is_recovered",
         "lsn",
         "name",
@@ -353,15 +398,18 @@ class JoinedQuery:
         step_ms: int,
         lsn: int,
         came: Mapping[str, Come],
+        fires_ms: int,
     ) -> None:
-        """since_ms: its first firing, -LAST_MS if that is the first of its group; step_ms: how often it fires; lsn: the
-        record of the log that registered it; came: how far its cursors had come before a restart, by name."""
+        """since_ms: its first window, -LAST_MS if that is the first of its group; step_ms: how often it fires; lsn: the
+        record of the log that registered it; came: how far its cursors had come before a restart, by name; fires_ms:
+        its first firing, which is earlier than its first window if that is compared with it."""
         self.name, self.source, self.lsn = name, source, lsn
         self.is_recovered = False
         """It was found in the data folder, and nobody has registered it again yet."""
         self.number = -1
         self._is_closed = False
-        self._joined, self._vars, self.since_ms, self._step_ms = joined, variables, since_ms, step_ms
+        self._joined, self._vars, self._step_ms = joined, variables, step_ms
+        self.since_ms, self.fires_ms = since_ms, fires_ms
         self._group: JoinedGroup | None = None
         self._alone: ContinuousQuery | None = None
         self._readers: Readers | None = None
@@ -488,7 +536,7 @@ class JoinedQuery:
                 query = ContinuousQuery(
                     core, injector, parsed, None, self.source, 0, lead.times.from_ms, readers=readers
                 )
-                query.times.go_on_from(lead.times, self.since_ms)
+                query.times.go_on_from(lead.times, self.fires_ms)
         try:
             yield query
         finally:
@@ -545,8 +593,9 @@ class JoinedQuery:
                 injector, query = self._joined.injector, parse_continuous(self.source)
                 alone = register_query(core, injector, query, None, self.source, self.lsn, lead.times.from_ms, readers)
                 alone.is_recovered = self.is_recovered
-                alone.times.go_on_from(lead.times, self.since_ms)
-                core.journal.delivery.hand_on(lead.lsn, self.lsn, self.since_ms)
+                alone.times.go_on_from(lead.times, self.fires_ms)
+                lead.text.reporter.hand_over(self.number, alone.text.reporter, ONE)
+                core.journal.delivery.hand_on(lead.lsn, self.lsn, self.fires_ms)
                 with core.unread.lock:
                     counts = group.counts_of(self.number)
                     readers.counts.take_over(**counts)
@@ -619,7 +668,12 @@ class JoinedQuery:
         assert self._group is not None, self.name
         lead = self._group.lead
         next_ms = lead.times.next_firing()
-        return next_ms if next_ms is None else max(next_ms, self.since_ms), lead.times.from_ms
+        return next_ms if next_ms is None else max(next_ms, self.fires_ms), lead.times.from_ms
+
+    def remembered(self) -> dict[str, Any] | None:
+        """Implement journal.ReportedBy.remembered."""
+        group = self._group
+        return None if group is None or not group.is_compared else group.lead.text.reporter.newest(self.number)
 
     @property
     def place(self) -> Hashable:
@@ -742,9 +796,11 @@ class JoinedQuery:
             readers.log.put(block.end_ms, whole, stretch=block.stretch)
             return
         lo, hi = block.rows_of(number)
-        if hi - lo > (settings := self._joined.core.settings).rows_max:
+        if number in block.over:
             try:
-                limits_of(settings, None).check_rows(hi - lo, _ADVICE, f"query {self.name}")
+                limits_of(self._joined.core.settings, None).check_rows(
+                    block.over[number], _ADVICE, f"query {self.name}"
+                )
             except BudgetExceeded as error:
                 readers.log.put(block.end_ms, error, stretch=block.stretch)
                 return
@@ -803,10 +859,11 @@ class JoinedQueries:
         lsn: int = 0,
         came: Mapping[str, Come] | None = None,
         next_ms: int | None = None,
+        remembered: Iterable[Remembered] = (),
     ) -> JoinedQuery | None:
         """Register a query in a group of its shape; None if it is to be registered alone. from_ms: the event time from
         which it counts; lsn: the record of the log that registered it; came, next_ms: how far its cursors, and it, had
-        come before a restart."""
+        come before a restart; remembered: what its firings had to be compared with at some times before."""
         registration = query.registration
         assert registration is not None
         shape = None if source != QuerySource(source.text, source.base, source.output) else shape_of(query)
@@ -817,9 +874,10 @@ class JoinedQueries:
         name, group = registration.name, self._groups.get(shape.query)
         if group is None:
             alone = self._alone.setdefault(shape.query, set())
-            if len(alone) >= ALONE_MAX:
+            alone_max = ALONE_MAX if self.core.reach is None else min(ALONE_MAX, ALONE_IN_CLUSTER_MAX)
+            if len(alone) >= alone_max:
                 alone.intersection_update(self.injector.queries)
-            if len(alone) < ALONE_MAX:
+            if len(alone) < alone_max:
                 alone.add(name)
                 return None
         states: list[StreamState] = [self.core.stream(window.stream) for window in query.dataset.windows]
@@ -834,12 +892,15 @@ class JoinedQueries:
             if first_ms is not None:
                 group.lead.times.skip_to(first_ms - step_ms)
             self.injector.add(group.lead)
-        since_ms = -LAST_MS if first_ms is None else first_ms
+        since_ms = fires_ms = -LAST_MS if first_ms is None else first_ms
         came = came or _NOT_READ
         if (had_ms := min((come.through_ms for come in came.values()), default=-LAST_MS)) > -LAST_MS and OWN in came:
             since_ms = max(since_ms, first_multiple(step_ms, had_ms, is_strict=True))
-        member = JoinedQuery(self, name, source, query.variables, since_ms, step_ms, lsn, came)
+        if not group.is_compared:
+            fires_ms = since_ms
+        member = JoinedQuery(self, name, source, query.variables, since_ms, step_ms, lsn, came, fires_ms)
         group.add(member, ids, np.isin(ids, taken), dict.fromkeys(COUNTS, 0))
+        group.lead.text.reporter.record(member.number, remembered)
         self.members[name] = member
         if on_result is not None:
             member.readers.call(self.injector.callbacks, on_result)
@@ -862,6 +923,11 @@ class JoinedQueries:
 
     # --- for checkpoints ----------------------------------------------------------------------------------------------
 
+    def reporters(self) -> list[ReportedBy]:
+        """Return all registered queries as those that report windows."""
+        alone = (one.firings for one in self.injector.queries.values() if not self.is_lead(one))
+        return [*alone, *self.members.values()]
+
     def progress(self) -> list[tuple[int | None, int | None, list[int]]]:
         """Return where queries stand: their next firing, the event time from which they count, and the LSNs of all of
         whom that is true."""
@@ -869,6 +935,12 @@ class JoinedQueries:
         for member in self.members.values():
             found[member.progress()].append(member.lsn)
         return [(*place, lsns) for place, lsns in found.items()]
+
+    def remembered(self) -> list[tuple[int, list[int], dict[int, list[Row]]]]:
+        """Return what the next firings of groups are compared with, as JoinedGroup.remembered has it."""
+        leads = [one.text.group for one in self.injector.queries.values()]
+        groups = [one.remembered() for one in leads if isinstance(one, JoinedGroup)]
+        return [found for found in groups if found is not None]
 
     def come_unread(self) -> list[tuple[list[int], list[int]]]:
         """Return how far those have come that nobody has read since the engine was opened: a Come as a list, and the

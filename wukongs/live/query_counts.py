@@ -46,9 +46,9 @@ class Histogram:
 @dataclass(slots=True)
 class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
-    of on_result that did; over_budget: firings left out because their slices were gone; explored_together: firings that
-    were explored with those of other queries of the template; found_by: windows, reported or not, by the mechanisms
-    that have found them; last_ms: the end of the last window reported; partial:
+    of on_result that did; over_budget: firings left out because their slices were gone; explored_together: firings
+    whose answer was found together with those of other queries, or by another one; found_by: windows, reported or not,
+    by the mechanisms that have found them; last_ms: the end of the last window reported; partial:
     windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings; executions,
     latencies: of all of them, the latencies of windows alike each."""
 

@@ -34,8 +34,8 @@ class QueryExplained:
             query, told = self._text.query, self._text.windows.advice(self._text.query)
         return (*told, *unknown_names(self._core, query, UnseenNames.of(query)))
 
-    def explain(self, others: int, *, analyze: bool) -> str:
-        """Implement ContinuousQuery.explain. others: how many queries are explored together with it."""
+    def explain(self, *, analyze: bool) -> str:
+        """Implement ContinuousQuery.explain."""
         with self._core.lock:
             at_ms = self._times.next_firing()
             at_ms = at_ms if at_ms is not None else (self._core.sealed_ms or 0)
@@ -51,8 +51,6 @@ class QueryExplained:
         if self._text.group is not None:
             told.append(f"{self._text.group.told()}\n")
         told += [f"{line}\n" for line in self._text.answering.lines()]
-        if others:
-            told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self._text.query, dataset, profile), *told])
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:

@@ -14,7 +14,6 @@ from wukongs.live.core import Core
 from wukongs.live.firing import Firing, Picked
 from wukongs.live.firing_times import FiringTimes
 from wukongs.live.query_changes import QueryChanges
-from wukongs.live.query_templates import Template
 from wukongs.live.query_text import QueryText
 from wukongs.live.query_windows import QueryWindows
 from wukongs.live.readers import Readers
@@ -56,11 +55,6 @@ class QueryFirings:
     def plans(self) -> PlanMemo:
         """Its plans, for datasets of all sizes."""
         return self._text.answering.plans
-
-    @property
-    def template(self) -> Template | None:
-        """The shape that it shares with queries of other constants."""
-        return self._text.answering.template
 
     @property
     def is_closed(self) -> bool:
@@ -133,6 +127,8 @@ class QueryFirings:
         if recorded := self._text.reporter.recorded:  # firings behind one of these are compared with it
             is_first |= recorded[0].at_ms < at_ms
             to_ms = min([to_ms, *(one.at_ms for one in recorded if one.at_ms >= at_ms)])
+        if self._text.group is not None:
+            is_first |= self._text.group.begins_at(at_ms)
         if is_first and (self._text.reporter.is_compared or self._text.query.form == "construct"):
             return at_ms
         if self._text.group is not None:

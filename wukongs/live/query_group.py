@@ -21,6 +21,7 @@ from wukongs.csparql.walk import parts_of, per_row_function
 from wukongs.errors import SettingsError, UnsupportedFeatureError
 from wukongs.live.argument_tables import Arguments, argument_table, filled_table, known_ids, table_text, text_table
 from wukongs.live.stream_state import FOREVER_MS
+from wukongs.query.execution.answer import Answer
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows, BoundQuery
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.terms.names import canonical
@@ -127,6 +128,16 @@ class QueryGroup:
     def alike_to_ms(at_ms: int) -> int:
         """They are always the same."""
         return FOREVER_MS
+
+    @staticmethod
+    def begins_at(at_ms: int) -> bool:
+        """They are all asked from the first firing on."""
+        return False
+
+    @staticmethod
+    def found(answer: Answer, at_ms: int) -> Answer:
+        """All of it is theirs."""
+        return answer
 
     @staticmethod
     def divide(at_ms: int) -> list[Any]:

@@ -35,11 +35,11 @@ def hole(number: int) -> Variable:
 def shape_of(query: Query) -> Shape | None:
     """Return the shape of a registered query, None if it is not fired with others.
 
-    Only a SELECT that reports all its rows is, over windows of time, with a constant at least. Functions that draw
-    values belong to one query, and so do times of tuples."""
+    Only a SELECT is, over windows of time, with a constant at least. Functions that draw values belong to one query,
+    and so do times of tuples."""
     registration = query.registration
     assert registration is not None
-    is_plain = query.form == "select" and registration.output == "rstream" and not registration.is_stream
+    is_plain = query.form == "select" and not registration.is_stream
     if not is_plain or not {"window close", "non-empty result"}.issuperset(registration.report):
         return None
     if any(window.is_counted for window in query.dataset.windows):

@@ -11,14 +11,15 @@ from wukongs.csparql.algebra import Query
 from wukongs.live.answering import Answering
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer
+from wukongs.live.query_constants import constants_of
 from wukongs.live.query_counts import QueryCounts
 from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_source import QuerySource
-from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import QueryWindows
 from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import firing_step, makes_stream
+from wukongs.query.execution.answer import Answer
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.dtypes import Int64Array
@@ -40,6 +41,13 @@ class Rows(Protocol):
 
     def alike_to_ms(self, at_ms: int) -> int:
         """Return up to when firings are for the same rows as the one at a time. Called with the lock held."""
+
+    def begins_at(self, at_ms: int) -> bool:
+        """Return whether some row is asked for the first time at a time, after others. Called with the lock held."""
+
+    def found(self, answer: Answer, at_ms: int) -> Answer:
+        """Return what of an answer is compared with the firing before, and reported. at_ms: the last firing that has
+        it. Called by the thread that fires."""
 
     def untaken_ms(self) -> int | None:
         """Return the end of the oldest window that is held here for its readers. Called with the lock held."""
@@ -82,10 +90,10 @@ class QueryText:
         is_held_alone = self.is_stream and core.query_log is not None  # by what it makes
         is_own = self.step_ms is None or is_held_alone
         self.beat: object = self.windows if is_own else (self.step_ms, self.windows.beat)
-        self.reporter = Reporter(query.registration)
+        is_joined = rows is not None
+        self.reporter = Reporter(query.registration, is_numbered=is_joined)
         self.last_ms: int | None = None
         self.steady_to_ms: int | None = None
-        is_joined = rows is not None
         self.answering = Answering(
             core, name, query, self.windows, self.reporter, counts, self.group, is_joined=is_joined
         )

@@ -12,14 +12,19 @@ before, for want of room, the whole answer is compared (`go_on_no_more`).
 In a data folder the heads of the log's segments carry what is remembered (`progress`). While the log is replayed, a
 firing takes the newest of them that is older than itself (`recorded`), so that it does not matter which of the firings
 before it can still be evaluated.
+
+A reporter serves one query, which has the number 0, or queries that fire as one (joined_queries.py), each with a number
+of its own. The rows of each number are compared with those of this number: a query that joins is compared with nothing.
 """
 
 from __future__ import annotations
 
 import threading
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,31 +39,48 @@ Extent: TypeAlias = tuple[int, int] | None
 """The content of a window, by its first and last stream batch with tuples (or arrivals); None: it is empty. A window
 only moves forward, so it holds the same tuples as before exactly when these are the same."""
 Row: TypeAlias = tuple[str | None, ...]
+ONE = 0
+"""The number of a query that fires by itself."""
+_NO_ROWS: Counter[Row] = Counter()
 
 
 @dataclass(slots=True)
 class Remembered:
-    """The extents of the windows at the firing at at_ms, and how often it had each row or triple; () once or never for
-    an ASK. is_whole: it is all that the firing has found, nothing was forgotten or told by a log."""
+    """The extents of the windows at the firing at at_ms, and its rows.
+
+    rows: by the number of the query that they are for, how often it had each row or triple; () once or never for ASK.
+    is_whole: it is all that the firing has found, nothing was forgotten or told by a log."""
 
     at_ms: int
     extents: tuple[Extent, ...]
-    rows: Counter[Row]
+    rows: dict[int, Counter[Row]]
     is_whole: bool = False
 
-    def as_json(self) -> dict[str, Any]:
-        return {"at_ms": self.at_ms, "extents": self.extents, "rows": list(self.rows.elements())}
+    def rows_of(self, number: int) -> Counter[Row]:
+        """Return the rows of a query."""
+        return self.rows.get(number, _NO_ROWS)
+
+    def as_json(self, number: int = ONE) -> dict[str, Any]:
+        """Return what is remembered of one query."""
+        return {"at_ms": self.at_ms, "extents": self.extents, "rows": list(self.rows_of(number).elements())}
+
+    def of_one(self, number: int, to_number: int) -> Remembered:
+        """Return what is remembered of one query, under another number."""
+        return Remembered(self.at_ms, self.extents, {to_number: Counter(self.rows_of(number))})
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Remembered:
         extents = tuple(None if extent is None else (extent[0], extent[1]) for extent in found["extents"])
-        return Remembered(found["at_ms"], extents, Counter(tuple(row) for row in found["rows"]))
+        return Remembered(found["at_ms"], extents, {ONE: Counter(tuple(row) for row in found["rows"])})
 
 
 class Reporter:
-    """The reporter of one query. Only `progress` is called by other threads than the injector's."""
+    """The reporter of one query, or of queries that fire as one. Only `progress` is called by other threads than the
+    injector's."""
 
-    def __init__(self, registration: Registration) -> None:
+    def __init__(self, registration: Registration, *, is_numbered: bool = False) -> None:
+        """is_numbered: the first column of each answer has the number of the query that a row is for, rising."""
+        self._is_numbered = is_numbered
         self._output = registration.output
         self._policies = registration.report
         self.is_compared = self._output != "rstream" or "content change" in self._policies
@@ -89,14 +111,42 @@ class Reporter:
         """Return what the firing at a time reports of its answer, and remember the answer."""
         if not self.is_compared:
             return found
-        before = self._remembered.rows if self._remembered is not None else Counter[Row]()
-        rows = () if self._output == "rstream" else _rows(found, terms)
-        self._remembered = Remembered(at_ms, tuple(extents), Counter(rows), is_whole=True)
+        before = self._remembered.rows if self._remembered is not None else {}
+        rows, parts = () if self._output == "rstream" else self._rows(found, terms), self._parts(found)
+        after = {number: Counter(rows[lo:hi]) for number, lo, hi in parts}
         if self._output == "istream":
-            return _taken(found, _without(rows, before))
-        if self._output == "dstream":
-            return _gone(found, [*(before - self._remembered.rows).elements()], terms)
+            places = (lo + at for n, lo, hi in parts for at in _without(rows[lo:hi], before.get(n, _NO_ROWS)))
+            found = _taken(found, [*places])
+        elif self._output == "dstream":
+            gone = ((n, row) for n, own in before.items() for row in (own - after.get(n, _NO_ROWS)).elements())
+            found = self._gone(found, [*gone], terms)
+        # Parts of a group whose firing has failed are compared with what was before it.
+        self._remembered = Remembered(at_ms, tuple(extents), after, is_whole=True)
         return found
+
+    def _rows(self, found: Answer, terms: QueryTerms) -> tuple[Row, ...]:
+        if not self._is_numbered:
+            return _rows(found, terms)
+        return _rows(replace(found, columns=found.columns[1:]), terms)
+
+    def _parts(self, found: Answer) -> list[tuple[int, int, int]]:
+        """Return the number of each query that has rows, and where its rows begin and end."""
+        if not self._is_numbered:
+            return [(ONE, 0, found.length if found.boolean is None else int(found.boolean))]
+        if not found.length:
+            return []
+        numbers = found.columns[0]
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), found.length]
+        return [(int(numbers[lo]), lo, hi) for lo, hi in pairwise(bounds)]
+
+    def _gone(self, found: Answer, rows: list[tuple[int, Row]], terms: QueryTerms) -> Answer:
+        """Return rows of before as an answer of the form of `found`. rows: the number of its query, and each row."""
+        if not self._is_numbered:
+            return _gone(found, [row for _, row in rows], terms)
+        rows.sort(key=lambda one: one[0])
+        numbers = np.array([number for number, _ in rows], np.int64)
+        others = _gone(replace(found, columns=found.columns[1:]), [row for _, row in rows], terms)
+        return replace(others, columns=(numbers, *others.columns))
 
     def follows(self, before_ms: int) -> bool:
         """Tell whether rows that came and went since a firing are all that `go_on` needs."""
@@ -116,11 +166,12 @@ class Reporter:
         more, less = _rows(came, terms), _rows(went, terms)
         with self._lock:
             found.at_ms, found.extents = at_ms, tuple(extents)
-            found.rows.update(more)
+            own = found.rows.setdefault(ONE, Counter())
+            own.update(more)
             for row in less:
-                found.rows[row] -= 1
-                if not found.rows[row]:
-                    del found.rows[row]
+                own[row] -= 1
+                if not own[row]:
+                    del own[row]
         if self._output == "istream":
             return _taken(came, _without(more, Counter(less)))
         return _taken(went, _without(less, Counter(more)))
@@ -133,28 +184,57 @@ class Reporter:
     def forget(self, at_ms: int) -> None:
         """Begin anew after the firing at a time."""
         if self.is_compared:
-            self._remembered = Remembered(at_ms, (), Counter())
+            self._remembered = Remembered(at_ms, (), {})
 
-    def progress(self) -> dict[str, Any] | None:
-        """Return what is remembered, as JSON. From any thread."""
+    def progress(self, number: int = ONE) -> dict[str, Any] | None:
+        """Return what is remembered of a query, as JSON. From any thread."""
         with self._lock:
             found = self._remembered
-            return None if found is None else found.as_json()
+            return None if found is None else found.as_json(number)
 
-    def newest(self) -> dict[str, Any] | None:
-        """Return, as JSON, what the next firing is compared with: after a restart the log has told it, and no firing
-        has taken it yet. From any thread."""
-        told = self.recorded[-1:]
-        return told[0].as_json() if told else self.progress()
+    def newest(self, number: int = ONE) -> dict[str, Any] | None:
+        """Return, as JSON, what the next firing of a query is compared with: after a restart the log has told it, and
+        no firing has taken it yet. From any thread."""
+        told = [one for one in self.recorded if number in one.rows][-1:]
+        return told[0].as_json(number) if told else self.progress(number)
 
     def restore(self, progress: dict[str, Any] | None) -> None:
         self._remembered = None if progress is None else Remembered.from_json(progress)
 
     def _recall(self, at_ms: int) -> None:
         while self.recorded and self.recorded[0].at_ms < at_ms:
-            found = self.recorded.pop(0)
-            if self._remembered is None or found.at_ms >= self._remembered.at_ms:
-                self._remembered = found
+            self._take(self.recorded.pop(0))
+
+    def _take(self, found: Remembered) -> None:
+        """Remember what another firing has found of some queries, unless it is older than what is remembered."""
+        before = self._remembered
+        if before is None or found.at_ms >= before.at_ms:
+            with self._lock:
+                rows = {} if before is None else before.rows
+                rows.update(found.rows)
+                self._remembered = Remembered(found.at_ms, found.extents, rows)
+
+    # --- queries that join and leave ----------------------------------------------------------------------------------
+
+    def hand_over(self, number: int, other: Reporter, to_number: int) -> None:
+        """Have another reporter go on with what is remembered of a query, under another number."""
+        if self._remembered is not None:
+            other._take(self._remembered.of_one(number, to_number))
+        other.record(to_number, [one.of_one(number, ONE) for one in self.recorded if number in one.rows])
+
+    def record(self, number: int, recorded: Iterable[Remembered]) -> None:
+        """Note what a log says that was remembered of a query at some times."""
+        for one in recorded:
+            insort(self.recorded, one.of_one(ONE, number), key=lambda found: found.at_ms)
+
+    def progress_of(self, numbers: Iterable[int]) -> tuple[int, dict[int, list[Row]]] | None:
+        """Return what is remembered of some queries: the time of the firing, and the rows of each that has some. Called
+        with the engine's lock held."""
+        with self._lock:
+            found = self._remembered
+            if found is None:
+                return None
+            return found.at_ms, {n: [*found.rows[n].elements()] for n in numbers if n in found.rows}
 
 
 def _rows(found: Answer, terms: QueryTerms) -> tuple[Row, ...]:

@@ -31,8 +31,6 @@ class Mechanism(StrEnum):
     JOINS = "maintained_joins"
     """OPTIONAL, MINUS, EXISTS, UNION and joins of their parts have followed what has changed below them."""
     PATHS = "maintained_paths"
-    TEMPLATE = "explored_template"
-    """Its core was explored together with other queries of its template."""
     JOINED = "joined_queries"
     """It was asked as one of the queries of a shape."""
     ROWS_FIRST = "arguments_first"

@@ -35,7 +35,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.scope import certain_variables, exists_patterns, node_expressions
 from wukongs.csparql.terms import Variable, iri
-from wukongs.incremental.leaves import reads_of
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, install
 from wukongs.incremental.operators import operator_of, operators_of
 from wukongs.incremental.versions import Above, Change, Evaluation
@@ -82,7 +82,7 @@ class FollowedBody:
         if evaluation is None:
             self._evaluation = fresh
             self._top = operator_of(self.node, fresh)
-            self._reads = reads_of(self.node, fresh)
+            self._reads = Interests(self.node, fresh)
         else:
             evaluation.resolve, evaluation.limits = fresh.resolve, fresh.limits
             evaluation.terms = evaluation.terms.renewed(fresh.terms.reader)

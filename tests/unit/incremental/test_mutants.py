@@ -98,7 +98,7 @@ def newest_level_is_not_looked_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def refreshed_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operators, "reads_of", lambda part, evaluation: lambda change: False)
+    patch.setattr(operators, "Interests", lambda part, evaluation: lambda change: False)
 
 
 def weights_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def groups_keep_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cuts, "_last_of", lambda first, rows: rows.length - 1)
+    patch.setattr(cuts, "_last_places", lambda keys, is_known: np.full(len(keys), len(keys)))
 
 
 def all_subjects_are_new(patch: pytest.MonkeyPatch) -> None:

@@ -49,10 +49,12 @@ OTHERS = [
     FIRST.replace("SELECT ?a ?b", "SELECT ?b"),
     FIRST.replace("q AS", "q REPORT NON EMPTY RESULT AS"),
     FIRST.replace(" }", " FILTER(?b > 1) }"),
+    FIRST.replace("REGISTER QUERY", "REGISTER ISTREAM"),
+    FIRST.replace("REGISTER QUERY", "REGISTER DSTREAM"),
 ]
 ALONE = [
     HEAD % "q" + "{ ?a <http://e/q> ?b }",
-    FIRST.replace("REGISTER QUERY", "REGISTER ISTREAM"),
+    FIRST.replace("q AS", "q REPORT CONTENT CHANGE AS"),
     FIRST.replace("[RANGE 1s STEP 1s]", "[RANGE TRIPLES 3]"),
     FIRST.replace(" }", " BIND(RAND() AS ?r) }"),
 ]

@@ -17,6 +17,7 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Variable
 from wukongs.errors import SettingsError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
+from wukongs.incremental.interests import Key
 from wukongs.incremental.lookups import Operator
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
@@ -27,6 +28,7 @@ from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
+from wukongs.live.query_constants import constants_of
 from wukongs.live.query_group import check_arguments
 from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
@@ -35,6 +37,7 @@ from wukongs.live.views.caller import Caller, OnReport
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
+from wukongs.live.views.quiet_views import QuietViews
 from wukongs.live.views.row_support import (
     TRIPLE_NAMES,
     RowSearch,
@@ -137,18 +140,25 @@ class LiveView(MakesByPeriods):
         bindings. journal: None: the engine has no data folder, or only reads it; of: the record that registered the
         view; table: the digest of its first table of arguments. Called with the engine's lock held."""
         assert query.registration is not None
-        self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
+        self.name, self.source = query.registration.name, source._replace(bindings=None)
+        self._own: Snapshot | None = snapshot
+        """Held for it alone; None: it is quiet."""
+        self._quiet: QuietViews[LiveView] | None = None
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
         self.options, self._check_cycle = options, check_cycle
         self.journal, self.of, self.table = journal, of, table
         self.is_recovered = False
         """It was found in the data folder, and nobody has registered it since."""
+        self.number = 0
+        """Views move in the order of their numbers."""
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
         self.arguments = arguments
         self.made: Made | None = None
         self.given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
+        self._references: Int64Array = np.empty(0, np.int64)
+        """To the constants of the text, whose ids stay theirs."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
         self.view_readers = ViewReaders(core, self, journal)
@@ -182,6 +192,11 @@ class LiveView(MakesByPeriods):
         assert query.registration is not None
         registration = query.registration
         self.query = query
+        constants = constants_of(query)
+        references, registry = self._references, self._core.registry
+        ids, self._references = registry.reserve([term.text for term in constants])
+        registry.release(references)
+        self._known = self._core.reserved | dict(zip(constants, ids.tolist(), strict=True))
         self.every_ms = self.options.every_ms or registration.computed_every_ms
         output = self.source.output or (registration.output if registration.has_operator else None)
         self.output: Output | None = output
@@ -199,7 +214,7 @@ class LiveView(MakesByPeriods):
         self._computed_max = COMPUTED_MIN
 
     def _ids(self) -> ConstantIds:
-        return ConstantIds(ids_of(self._core), self._core.reserved) if self.arguments is None else self.arguments.ids()
+        return ConstantIds(ids_of(self._core), self._known) if self.arguments is None else self.arguments.ids()
 
     def _with_arguments(self, stored: BatchSet, arguments: Arguments | None = None) -> BatchSet:
         """Return a stored graph as the operators read it. arguments: of the view; None: those at which it stands."""
@@ -259,6 +274,15 @@ class LiveView(MakesByPeriods):
         return Step(f"view {self.name}", reads_of(self.query), Place("stream", self.makes))
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of its content, held."""
+        if self._own is not None:
+            return self._own
+        assert self._quiet is not None
+        assert self._quiet.snapshot is not None
+        return self._quiet.snapshot
+
+    @property
     def sn(self) -> int:
         """The SN of its content."""
         return self.snapshot.sn
@@ -267,6 +291,37 @@ class LiveView(MakesByPeriods):
     def position(self) -> Position:
         """The position of its content."""
         return Position(self.snapshot.sn, 0 if self.arguments is None else self.arguments.at.version)
+
+    # --- quiet: QuietViews calls these --------------------------------------------------------------------------------
+
+    @property
+    def may_be_quiet(self) -> bool:
+        """Whether nothing has it move but a change that concerns it."""
+        is_plain = self.every_ms is None and self.arguments is None and self.given is None
+        is_steady = not (self.is_closed or self.is_paused or self.is_moving or self.is_anew or self._stops)
+        return is_plain and is_steady and self._failed_at_sn is None and not self._view.takes_each
+
+    def keys(self) -> Iterator[Key]:
+        """Iterate over what triples concern it."""
+        return self._view.interests.keys()
+
+    def begin_quiet(self, quiet: QuietViews[LiveView]) -> None:
+        self._quiet, self._own = quiet, None
+        self._view.stored = EMPTY  # those of old snapshots are to be freed
+        self.log.follow(quiet)
+
+    def end_quiet(self, snapshot: Snapshot) -> None:
+        """Be awake, at a snapshot that is held for it."""
+        self.log.follow_no_more()
+        self._own, self._quiet = snapshot, None
+        self._view.sn, self._view.stored = snapshot.sn, snapshot.stored
+
+    def awake(self) -> None:
+        """Be awake before something else than a change of the stored graph has an effect."""
+        if self._quiet is not None:
+            self._quiet.give(self)
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -356,7 +411,7 @@ class LiveView(MakesByPeriods):
         log.warning("view %s: %s", self.name, self._lagged)
         newest = self._snapshots.newest()
         self._give_back()
-        self.snapshot = newest
+        self._own = newest
         self.is_anew = True
         self._void_move()
         self._counts["resets_for_lag"] += 1
@@ -401,7 +456,6 @@ class LiveView(MakesByPeriods):
                     self._failed_at_sn, self._failures, self._retry_at_s = None, 0, None
                     self._report(report, is_reset=is_reset)
                     self._last_us = 1e6 * (time.monotonic() - began_s)
-                self._core.changed.notify_all()
 
     def _report(self, report: LoggedReport | None, *, is_reset: bool) -> None:
         if is_reset:
@@ -414,7 +468,7 @@ class LiveView(MakesByPeriods):
 
     def _stand_at(self, snapshot: Snapshot) -> None:
         """Take a snapshot, which is held for the view, in the place of the one before."""
-        before, self.snapshot = self.snapshot, snapshot
+        before, self._own = self.snapshot, snapshot
         self._snapshots.release(before)
         if self.arguments is not None and self._next_arguments is not None:
             self.arguments.stand_at(self._next_arguments)
@@ -835,6 +889,7 @@ class LiveView(MakesByPeriods):
             self._check_is_open()
             self._check_is_restored()
             self._check_cycle(query, self.options)
+            self.awake()
             if self.journal is not None:
                 fields = {"text": text, "base": base, "output": output}
                 self.journal.change(self.of, "replace", **fields, given=self._written_given())
@@ -872,7 +927,7 @@ class LiveView(MakesByPeriods):
             if self.is_paused:
                 if self.journal is not None:
                     self.journal.change(self.of, "resume")
-                self.snapshot = self._snapshots.newest()
+                self._own = self._snapshots.newest()
                 if self.arguments is not None:
                     self._next_arguments = self.arguments.newest
                     self.arguments.stand_at(self._next_arguments)
@@ -923,10 +978,12 @@ class LiveView(MakesByPeriods):
             if not self.is_closed:
                 self._give_back()
                 self.is_closed = True
+                self._core.registry.release(self._references)
                 self.log.close()
 
     def _give_back(self) -> None:
         """Give back the snapshots that it holds."""
+        self.awake()
         self._give_back_ahead()
         if not self.is_paused:
             self._snapshots.release(self.snapshot)
