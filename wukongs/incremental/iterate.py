@@ -167,7 +167,7 @@ class Reached:
             self.index.join(user, self._at(after, change.before))
         if user.sn is None:
             return None
-        inserted, deleted = self.graphs.changed(change, evaluation.resolve)
+        inserted, deleted = self.graphs.changed(change, evaluation)
         wanted = self._wanted()
         come, gone = _triples(inserted, wanted), _triples(deleted, wanted)
         pairs = self.index.change(user, after, self._at(to, change.after), gone, come)

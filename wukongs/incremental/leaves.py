@@ -117,7 +117,7 @@ class DeltaJoin:
             predicate = None if plan.predicate is None else resolve(plan.predicate)
             if not plan.graphs.is_touched(change, predicate, resolve):
                 continue
-            for sign, changed in zip((1, -1), plan.graphs.changed(change, resolve), strict=True):
+            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation), strict=True):
                 if not has_triple(changed, predicate, resolve(_DEFAULT_NAME)):
                     continue
                 if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change.before):

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,11 +25,12 @@ from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
-from wukongs.store.dtypes import WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.dtypes import NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
-from wukongs.store.quads import is_held, joined, taken
+from wukongs.store.quads import NO_QUADS, Quads, is_held, joined, taken
 from wukongs.store.trace import TraceEntry
 
+Holds: TypeAlias = Callable[[Quads], BoolArray]
 Made = TypeVar("Made")
 NO_VERSIONS: Mapping[GraphVersion, Source] = MappingProxyType({})
 TRIPLES_MAX = 1 << 14
@@ -54,10 +56,10 @@ class Member(NamedTuple):
         *left_out, whole = read.counts_of(np.array(sorted(self.graphs), np.int64)).tolist()
         return bool(whole > sum(left_out))
 
-    def held(self, read: BatchSet, subjects: Int64Array, predicates: Int64Array, objects: Int64Array) -> BoolArray:
-        """Mark the triples that a read sees in it. bool[n]"""
+    def held(self, holds: Holds, subjects: Int64Array, predicates: Int64Array, objects: Int64Array) -> BoolArray:
+        """Mark the triples that are in it. holds: marks the quads that a read sees. bool[n]"""
         found, *left_out = (
-            is_held(read, (np.full(len(subjects), graph), subjects, predicates, objects)) for graph in self.graphs
+            holds((np.full(len(subjects), graph), subjects, predicates, objects)) for graph in self.graphs
         )
         return found & ~left_out[0] if left_out else found
 
@@ -79,20 +81,12 @@ class Change:
     @staticmethod
     def of(before: BatchSet, after: BatchSet, entries: Iterable[TraceEntry]) -> Change:
         """entries: what the trace has sealed between the two SNs (Trace.between)."""
-        columns: list[tuple[Int64Array, ...]] = []
-        weights: list[Int64Array] = []
-        for entry in entries:
-            for batch, weight in ((entry.batch, 1), (entry.tombstones, -1)):
-                if batch is not None and len(batch):
-                    columns.append(batch.triples())
-                    weights.append(np.full(len(columns[-1][0]), weight, np.int64))
-        if not columns:
-            return Change(before, after, EMPTY, EMPTY)
-        quads = [np.concatenate(column) for column in zip(*columns, strict=True)]
-        firsts, sums = summed(quads, np.concatenate(weights))
-        assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
-        inserted, deleted = (batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
-        return Change(before, after, inserted, deleted)
+        return Change.between(before, after, *net_of(entries))
+
+    @staticmethod
+    def between(before: BatchSet, after: BatchSet, inserted: Quads, deleted: Quads) -> Change:
+        """inserted, deleted: the net difference."""
+        return Change(before, after, batch_set(inserted), batch_set(deleted))
 
     @property
     def is_empty(self) -> bool:
@@ -133,9 +127,11 @@ class Change:
         subjects, predicates, objects = columns
         return subjects, predicates, objects
 
-    def united(self, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
+    def united(
+        self, members: tuple[Member, ...], holds: Callable[[BatchSet, Quads], BoolArray]
+    ) -> tuple[BatchSet, BatchSet]:
         """Return the triples that were inserted into the union of some graphs, and those that were deleted from it, all
-        under WINDOW_GRAPH. Found once for all views.
+        under WINDOW_GRAPH. Found once for all views. holds: as Evaluation.holds.
 
         Cost: each triple that was inserted into a member or deleted from it is looked up in all of them, before the
         change and after it."""
@@ -146,7 +142,7 @@ class Change:
             _, *columns = joined(changed)
             quads = build_batch(np.full(len(columns[0]), WINDOW_GRAPH), *columns).triples()
             was, now = (
-                np.logical_or.reduce([member.held(read, *quads[1:]) for member in members])
+                np.logical_or.reduce([member.held(partial(holds, read), *quads[1:]) for member in members])
                 for read in (self.before, self.after)
             )
             found = self._united[members] = batch_set(taken(quads, now & ~was)), batch_set(taken(quads, was & ~now))
@@ -172,6 +168,26 @@ def batch_set(quads: Sequence[Int64Array]) -> BatchSet:
     return BatchSet.of((build_batch(graphs, subjects, predicates, objects),), True)
 
 
+def net_of(entries: Iterable[TraceEntry]) -> tuple[Quads, Quads]:
+    """Return the quads that some entries of a trace insert, and those that they delete: one that is inserted and
+    deleted again is in neither."""
+    columns: list[Quads] = []
+    weights: list[Int64Array] = []
+    for entry in entries:
+        for batch, weight in ((entry.batch, 1), (entry.tombstones, -1)):
+            if batch is not None and len(batch):
+                columns.append(batch.triples())
+                weights.append(np.full(len(columns[-1][0]), weight, np.int64))
+    if not columns:
+        return NO_QUADS, NO_QUADS
+    quads = joined(columns)
+    firsts, sums = summed(quads, np.concatenate(weights))
+    assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
+    graphs, subjects, predicates, objects = (column[firsts] for column in quads)
+    distinct = graphs, subjects, predicates, objects
+    return taken(distinct, sums > 0), taken(distinct, sums < 0)
+
+
 @dataclass(slots=True)
 class Evaluation:
     """Evaluates parts of one view.
@@ -186,7 +202,7 @@ class Evaluation:
     paths: the indexes of paths, which views share.
     span: the SNs of the change under way, or twice that of a content.
     graph_of: returns how the whole graph is read of which a stored graph is this node's share, None if it is all here;
-    None: stored graphs are never divided.
+    None: stored graphs are never divided (divided.py).
     keeps_groups: groups keep their counts where they can; else those of a change are evaluated anew from their keys,
     where that can be explored."""
 
@@ -212,6 +228,14 @@ class Evaluation:
         if graph is None:
             return Dataset(self.clause, stored, {}, self.resolve, versions=versions)
         return Dataset(self.clause, graph.stored, {}, self.resolve, completion=graph, versions=versions)
+
+    def holds(self, stored: BatchSet, quads: Quads) -> BoolArray:
+        """Mark the quads that are in a stored graph. bool[n]"""
+        graph = None if self.graph_of is None else self.graph_of(stored)
+        if graph is None:
+            return is_held(stored, quads)
+        graph.look_up(taken(quads, quads[0] != NO_MATCH))
+        return is_held(graph.stored, quads)
 
     def run(self, node: Node, stored: BatchSet) -> BindingTable:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""

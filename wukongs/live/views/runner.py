@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wukongs.csparql.algebra import Query
-from wukongs.errors import CompactedError, StreamError
+from wukongs.errors import CompactedError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.versions import Change
 from wukongs.live.callbacks import Callbacks
@@ -36,9 +36,9 @@ from wukongs.live.views.view_log import Position
 from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
+from wukongs.query.terms.query_terms import DataTexts
 from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
-from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 
@@ -376,7 +376,7 @@ class Views:
                 if core.sealed_ms is None:
                     for view in filter(self._follows_wall, self._quiet.awake):
                         view.end_period(core.wall_ms(), self._snapshots)
-                if self._quiet.is_behind(core.sn) or any(view.is_behind(core.sn) for view in self._quiet.awake):
+                if self._quiet.is_behind(core.sn) or any(view.is_due(core.sn) for view in self._quiet.awake):
                     return True
                 self._news.wait(self._wait_s())
             return False
@@ -391,12 +391,11 @@ class Views:
                 return
             to = self._snapshots.newest()
             compute = self._change(self._snapshots.hold(before), to)
+        change = None
         try:
             change = compute()
-        except BaseException:
-            with self._core.lock:
-                self._snapshots.release(to)
-            raise
+        except WukongsError as error:  # of another node; each view finds its own
+            log.debug("the change from SN %d to SN %d: %s", before.sn, to.sn, error)
         finally:
             with self._core.lock:
                 self._snapshots.release(before)
@@ -425,7 +424,7 @@ class Views:
             waits += [(end_ms - self._core.wall_ms()) / 1000 for end_ms in ends_ms]
         return max(0.0, min(waits)) if waits else None
 
-    def _next_steps(self) -> tuple[list[_Step], TermReader]:
+    def _next_steps(self) -> tuple[list[_Step], DataTexts]:
         """Return (a step for each view that is awake and behind, the texts of the stored terms)."""
         core = self._core
         with core.lock:
@@ -437,7 +436,8 @@ class Views:
                     change = self._change(view.snapshot, to)
                     steps.append(_Step(view, to, change, tick_of(to.sn) if due.time_ms is None else due.time_ms))
                     view.begin_move(to)
-            return steps, core.registry.snapshot_reader()
+            reader = core.registry.snapshot_reader()
+            return steps, reader if core.reach is None else core.reach.reader(reader)
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
         """Return what computes the change between two snapshots, once a round, when it is asked for."""
@@ -447,13 +447,26 @@ class Views:
         return known
 
     def _computed(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
-        entries = self._core.arrangement.trace.between(after.sn, to.sn)
-        known = list[Change]()
+        entries, reach = self._core.arrangement.trace.between(after.sn, to.sn), self._core.reach
+        known = list[Change | WukongsError | None]()
+
+        def found() -> Change | None:
+            if entries is None:
+                return None
+            if reach is None:
+                return Change.of(after.stored, to.stored, entries)
+            of_all = reach.changed(entries, after.sn, to.sn)
+            return None if of_all is None else Change.between(after.stored, to.stored, *of_all)
 
         def compute() -> Change | None:
-            if entries is not None and not known:
-                known.append(Change.of(after.stored, to.stored, entries))
-            return known[0] if known else None
+            if not known:
+                try:
+                    known.append(found())
+                except WukongsError as error:  # of another node
+                    known.append(error)
+            if isinstance(known[0], WukongsError):
+                raise known[0]
+            return known[0]
 
         return compute
 
