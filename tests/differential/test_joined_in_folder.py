@@ -15,7 +15,7 @@ import wukongs
 from tests.differential.test_joined_queries import NODES, S, T, nodes_of, plain, read, shapes_of, text_of
 from tests.fuzz import SEED, first_and_slow, scaled
 from tests.inside import core_of
-from wukongs.live import joined_queries
+from wukongs.live import joined_group, joined_queries
 
 COUNTS = ("windows", "rows", "errors", "last_rows", "results_waiting", "results_dropped")
 ENDS = ["restart", "crash", "crash"]
@@ -176,7 +176,7 @@ def live(events: Events, folder: Path, settings: wukongs.Settings) -> dict[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize("group_max", first_and_slow([3, 1 << 16]))
 def test_lives_in_a_folder(group_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_queries, "GROUP_MAX", group_max)
+    monkeypatch.setattr(joined_group, "GROUP_MAX", group_max)
     together = 0
     for number in range(scaled(25)):
         seed = ((SEED or 0) << 20) + (group_max & 15) * 1000 + number

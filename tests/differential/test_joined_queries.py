@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.fuzz import SEED, first_and_slow, scaled
-from wukongs.live import joined_queries
+from wukongs.live import joined_group, joined_queries
 
 NODES = [f"<http://e/n{number}>" for number in range(6)]
 S, T = "http://e/s", "http://e/t"
@@ -181,7 +181,7 @@ def divided() -> Iterator[Sequence[Any]]:
 
 @pytest.mark.parametrize("group_max", first_and_slow([3, 1 << 16]))
 def test_queries_of_a_shape_report_what_each_reports_alone(group_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_queries, "GROUP_MAX", group_max)
+    monkeypatch.setattr(joined_group, "GROUP_MAX", group_max)
     together = 0
     for number in range(scaled(40)):
         seed = ((SEED or 0) << 20) + (group_max & 15) * 1000 + number

@@ -40,7 +40,8 @@ from wukongs.errors import DataError, GapError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core, columns_of
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
-from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
+from wukongs.live.joined_queries import JoinedQueries
+from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.live.views.live_view import LiveView

@@ -40,7 +40,8 @@ from wukongs.live.absorption import Timeless, settled
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.injector import Injector
-from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
+from wukongs.live.joined_queries import JoinedQueries
+from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Close, Piece
 from wukongs.live.stream_state import StreamState

@@ -29,7 +29,8 @@ from wukongs.live.declarations import declare_stream, parse_continuous, register
 from wukongs.live.idleness import apply as apply_idleness
 from wukongs.live.idleness import apply_wall
 from wukongs.live.injector import Injector
-from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
+from wukongs.live.joined_queries import JoinedQueries
+from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
 from wukongs.live.made_streams import MADE, MadeStream, inserted

@@ -36,8 +36,8 @@ class _Interest(NamedTuple):
 
 
 class Interests:
-    """What the patterns of a part read. Called with a change, it tells whether the part may have changed: a triple has,
-    in a graph that it reads, with the predicate and a constant end of a pattern there."""
+    """The interests of the patterns of a part. Called with a change, they tell whether the part may have changed: a
+    triple has, in a graph that it reads, with the predicate and a constant end of a pattern there."""
 
     def __init__(self, part: object, evaluation: Evaluation) -> None:
         self._evaluation = evaluation

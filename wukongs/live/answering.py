@@ -10,6 +10,7 @@ from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.maintained import Known, Maintained
 from wukongs.live.answer_cache import CachedAnswer, algebra_of, digest
+from wukongs.live.arguments_input import ArgumentsInput
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer, Firing, Picked
 from wukongs.live.query_counts import QueryCounts
@@ -19,7 +20,6 @@ from wukongs.live.reporting import Reporter
 from wukongs.live.stretch import Stretch
 from wukongs.live.windows import firing_step
 from wukongs.query.execution.answer import Answer, answer, modified, within
-from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
@@ -34,9 +34,7 @@ class Asked(Protocol):
     """The rows of arguments for which a query is asked at once (QueryGroup)."""
 
     @property
-    def rows(self) -> ArgumentRows: ...
-    @property
-    def version(self) -> int: ...
+    def arguments(self) -> ArgumentsInput: ...
     def found(self, answer: Answer, at_ms: int) -> Answer: ...
 
 
@@ -139,7 +137,7 @@ class Answering:
         if versions is None:
             return None
         return self._core.answers.get(
-            self._algebra, versions if self._group is None else (versions, self._group.version)
+            self._algebra, versions if self._group is None else (versions, self._group.arguments.version)
         )
 
     def _is_repeated(self, cached: CachedAnswer) -> bool:
@@ -229,7 +227,7 @@ class Answering:
         if self._group is None:
             return True
         assert isinstance(cached.versions, tuple), self.name
-        return bool(cached.versions[-1] == self._group.version)
+        return bool(cached.versions[-1] == self._group.arguments.version)
 
     def _goes_on(self, firing: Firing) -> bool:
         """Tell whether the change since the firing before is all that ISTREAM or DSTREAM needs."""
@@ -280,7 +278,7 @@ class Answering:
         self._used.add(Mechanism.EXECUTOR)
         if self._group is not None:
             self._used |= {Mechanism.JOINED} if self._is_joined else set()
-            return self._group.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
+            return self._group.arguments.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
         if self._paths is not None:
             self._paths.changes = firing.path_changes
         self._used |= set[Mechanism]().union(*(one.used for one in kept))

@@ -37,11 +37,10 @@ class RegisteredQuery(Protocol):
     """The methods of a registered query: a ContinuousQuery, one that fires with others of its shape, or one that
     another node of a cluster runs."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     @property
     def source(self) -> QuerySource: ...
-
     @property
     def is_stream(self) -> bool: ...
     @property

@@ -396,7 +396,7 @@ class ContinuousQuery:
             "results_dropped": self.log.dropped_count,
             "results_dropped_to_ms": self.log.dropped_to_ms,
             "unread_bytes": self.log.size_bytes,
-            **({} if self.text.group is None else {"queries": self.text.group.rows.length}),
+            **({} if self.text.group is None else {"queries": self.text.group.arguments.count}),
             **self.text.answering.stats(),
         }
 

@@ -13,7 +13,7 @@ from wukongs.errors import StreamError
 from wukongs.live.backend import Backend
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.declarations import parse_continuous, parse_registered
-from wukongs.live.joined_queries import JoinedQuery
+from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_source import QuerySource
 from wukongs.live.views.options import ViewOptions

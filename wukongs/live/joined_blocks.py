@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -56,6 +57,13 @@ class Block:
         return lo, int(self.numbers.searchsorted(number, "right"))
 
 
+class Watcher(Protocol):
+    """A query for whose windows somebody waits."""
+
+    def draw(self) -> None:
+        """Take its part out of the newest block."""
+
+
 class Blocks:
     """The blocks of a group by their place, from the oldest that somebody has not taken. A Holder of the budget.
 
@@ -72,6 +80,8 @@ class Blocks:
         self.last_ms: int | None = None
         """The firings of the first and the last block."""
         self.size_bytes = 0
+        self.watched: dict[int, Watcher] = {}
+        """Queries for whose windows somebody waits."""
         self.dropped: dict[int, Gap] = {}
         """Query -> the silent windows that it has lost."""
         self._held: dict[int, Block] = {}

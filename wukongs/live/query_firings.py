@@ -305,7 +305,7 @@ class QueryFirings:
         reading = firing.reading
         return WindowResult(
             self._text.query.form,
-            self._text.query.variables if self._text.group is None else self._text.group.rows.variables,
+            self._text.query.variables if self._text.group is None else self._text.group.arguments.rows.variables,
             found.columns,
             reader,
             tick_sn(firing.at_ms),

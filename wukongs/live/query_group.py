@@ -4,7 +4,8 @@ The table is kept as one text, `bindings` of the query's source: an Arrow IPC st
 of the log, a checkpoint and a client's call hold it as they hold the text of the query.
 
 The terms of the table are made known together, and stay known until the query is closed, so their ids stay theirs. The
-group keeps the ids in columns, and an index (wukongs/query/execution/argument_rows.py). It has no object for a row.
+group keeps the ids (arguments_input.py), and an index (wukongs/query/execution/argument_rows.py). It has no object
+for a row.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of, per_row_function
 from wukongs.errors import SettingsError, UnsupportedFeatureError
 from wukongs.live.argument_tables import Arguments, argument_table, filled_table, known_ids, table_text, text_table
+from wukongs.live.arguments_input import ArgumentsInput
+from wukongs.live.core import Core
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.query.execution.answer import Answer
-from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows, BoundQuery
+from wukongs.query.execution.argument_rows import ARGUMENT
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.terms.names import canonical
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.term_registry import TermRegistry
 
 if TYPE_CHECKING:
     import pyarrow
@@ -93,26 +95,25 @@ def _unsupported(part: str, advice: str) -> UnsupportedFeatureError:
 
 
 class QueryGroup:
-    """The queries of one table. version: they are always the same."""
+    """The queries of one table (query_text.Rows)."""
 
-    version = 0
-
-    def __init__(self, registry: TermRegistry, query: Query, bindings: str) -> None:
+    def __init__(self, core: Core, query: Query, bindings: str) -> None:
         """bindings: checked by check_group. Called with the engine's lock held."""
         table = bindings_table(bindings)
-        columns: dict[Variable, Int64Array] = {}
+        self.arguments = ArgumentsInput(core, query, [*map(Variable, table.column_names)], {})
         taken = list[Int64Array]()
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            columns[Variable(name)] = known_ids(registry, name, column, taken)
-        self.references = np.concatenate(taken)
-        """The ids on which references were taken: release them when the queries are closed."""
-        self.rows = ArgumentRows(BoundQuery(query, tuple(columns)), list(columns.values()), table.num_rows)
+        columns = [
+            known_ids(core.registry, name, column, taken)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+        self.arguments.bind(np.stack(columns, axis=1))
+        self.arguments.hold(np.concatenate(taken))
 
     def told(self) -> str:
         """Return what EXPLAIN and why() say of it."""
         return (
-            f"each firing answers {self.rows.length} queries together, one for each row of a table; plan and rows are "
-            "those with the table's variables left free"
+            f"each firing answers {self.arguments.count} queries together, one for each row of a table; plan and rows "
+            "are those with the table's variables left free"
         )
 
     @staticmethod

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from wukongs.csparql.algebra import Query
 from wukongs.live.answering import Answering
+from wukongs.live.arguments_input import ArgumentsInput
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer
 from wukongs.live.query_constants import constants_of
@@ -20,24 +19,16 @@ from wukongs.live.reporting import Reporter
 from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import firing_step, makes_stream
 from wukongs.query.execution.answer import Answer
-from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.terms.query_terms import ConstantIds
-from wukongs.store.dtypes import Int64Array
 
 
 class Rows(Protocol):
-    """The rows of arguments for which a query is asked at once. references: ids to release when the query ends."""
+    """The rows of arguments for which a query is asked at once, and their windows."""
 
     @property
-    def references(self) -> Int64Array: ...
-    @property
-    def rows(self) -> ArgumentRows: ...
+    def arguments(self) -> ArgumentsInput: ...
     def had(self, at_ms: int) -> bool:
         """Return whether no row has a window at a time. Called with the lock held."""
-
-    @property
-    def version(self) -> int:
-        """It is another one after each change of the rows."""
 
     def alike_to_ms(self, at_ms: int) -> int:
         """Return up to when firings are for the same rows as the one at a time. Called with the lock held."""
@@ -83,9 +74,7 @@ class QueryText:
         known = ConstantIds(core.registry, dict(zip(constants, ids.tolist(), strict=True)))
         self.group = rows
         if source.bindings is not None:
-            self.group = QueryGroup(core.registry, query, source.bindings)
-        if self.group is not None:
-            self._references = np.concatenate((self._references, self.group.references))
+            self.group = QueryGroup(core, query, source.bindings)
         self.windows = QueryWindows(core, query, name, known)
         is_held_alone = self.is_stream and core.query_log is not None  # by what it makes
         is_own = self.step_ms is None or is_held_alone
@@ -108,3 +97,5 @@ class QueryText:
         self.windows.close()
         self.answering.forget()
         self._core.registry.release(self._references)
+        if self.group is not None:
+            self.group.arguments.close()

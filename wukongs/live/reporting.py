@@ -34,6 +34,7 @@ from wukongs.query.execution.answer import Answer
 from wukongs.query.terms.decoding import column_texts
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import UNBOUND, Int64Array
+from wukongs.store.term_ids import decimal_parts, integer_ids
 
 Extent: TypeAlias = tuple[int, int] | None
 """The content of a window, by its first and last stream batch with tuples (or arrivals); None: it is empty. A window
@@ -135,7 +136,7 @@ class Reporter:
             return [(ONE, 0, found.length if found.boolean is None else int(found.boolean))]
         if not found.length:
             return []
-        numbers = found.columns[0]
+        numbers = decimal_parts(found.columns[0])[0]
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), found.length]
         return [(int(numbers[lo]), lo, hi) for lo, hi in pairwise(bounds)]
 
@@ -144,7 +145,7 @@ class Reporter:
         if not self._is_numbered:
             return _gone(found, [row for _, row in rows], terms)
         rows.sort(key=lambda one: one[0])
-        numbers = np.array([number for number, _ in rows], np.int64)
+        numbers = integer_ids(np.array([number for number, _ in rows], np.int64))
         others = _gone(replace(found, columns=found.columns[1:]), [row for _, row in rows], terms)
         return replace(others, columns=(numbers, *others.columns))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.engine_helpers import EX, A, at, names, node, windows
 from tests.unit.cluster.test_counting import client_of
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.live import joined_queries
-from wukongs.live.joined_queries import JoinedQuery
+from wukongs.live.joined_query import JoinedQuery
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import MoveQuery
 
@@ -28,11 +29,11 @@ def _together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_queries, "ALONE_MAX", 0)
 
 
-def text(number: int, name: str | None = None) -> str:
+def text(number: int, name: str | None = None, output: str = "QUERY") -> str:
     """Posts of those whom a user knows, who are the next two."""
     where = f"{{ {node(f'u{number}')} {node('knows')} ?f . ?f {node('posts')} ?s }}"
     clause = f"FROM <urn:x-wukongs:default> FROM STREAM <{A}> [{STEP}]"
-    return f"REGISTER QUERY {name or f'q{number}'} AS SELECT ?s {clause} WHERE {where}"
+    return f"REGISTER {output} {name or f'q{number}'} AS SELECT ?s {clause} WHERE {where}"
 
 
 def begin(nodes: Sequence[ClusterNode], users: int = 10) -> wukongs.Stream:
@@ -51,10 +52,11 @@ def post(nodes: Sequence[ClusterNode], stream: wukongs.Stream, first: int, last:
     nodes[0].engine.settle(SETTLE_S)
 
 
-def posted(number: int, first: int, last: int, users: int = 10) -> dict[int, list[str]]:
+def posted(number: int, first: int, last: int, users: int = 10, output: str = "QUERY") -> dict[int, list[str]]:
     """What the query of a user reports in the windows that end with these stream batches."""
     known = {(number + 1) % users, (number + 2) % users}
-    shown = {k: [one for one in (k - 1, k) if one > 0 and one % users in known] for k in range(first, last + 1)}
+    before = {"QUERY": (1, 0), "ISTREAM": (0,), "DSTREAM": (2,)}[output]
+    shown = {k: [k - n for n in before if k > n and (k - n) % users in known] for k in range(first, last + 1)}
     return {k * 100: sorted(f"p{one}" for one in found) for k, found in shown.items()}
 
 
@@ -67,21 +69,41 @@ def in_group(query: Any) -> bool:
     return isinstance(query, JoinedQuery) and query._group is not None
 
 
-def test_groups_of_one_shape_on_two_nodes() -> None:
+@pytest.mark.parametrize("output", ["QUERY", "ISTREAM", "DSTREAM"])
+def test_groups_of_one_shape_on_two_nodes(output: str) -> None:
     """Each node has its own, and all nodes know all queries."""
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         stream = begin(nodes)
-        queries = [nodes[1 + n % 2].engine.register(text(n)) for n in range(10)]
+        queries = [nodes[1 + n % 2].engine.register(text(n, output=output)) for n in range(10)]
         post(nodes, stream, 1, 5)
         assert [len(leads(member)) for member in nodes] == [0, 1, 1]
-        assert [windows(query) for query in queries] == [posted(n, 1, 5) for n in range(10)]
+        assert [windows(query) for query in queries] == [posted(n, 1, 5, output=output) for n in range(10)]
         for member in nodes:
             stats = member.engine.stats()["queries"]
             assert {name: (one["node"], one["windows"], one["queries"]) for name, one in stats.items()} == {
                 f"q{n}": (1 + n % 2, 5, 5) for n in range(10)
             }
             assert sorted(query.name for query in member.engine.queries()) == [f"q{n}" for n in range(10)]
-        assert queries[3].stats()["rows"] == sum(map(len, posted(3, 1, 5).values()))
+        assert queries[3].stats()["rows"] == sum(map(len, posted(3, 1, 5, output=output).values()))
+
+
+@pytest.mark.parametrize("output", ["ISTREAM", "DSTREAM"])
+def test_a_restart_goes_on_with_what_each_is_compared_with(tmp_path: Path, output: str) -> None:
+    """Firings of before cannot be evaluated again: a checkpoint has their rows."""
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = begin(nodes)
+        queries = [nodes[1].engine.register(text(n, output=output)) for n in range(10)]
+        post(nodes, stream, 1, 5)
+        assert [windows(query) for query in queries] == [posted(n, 1, 5, output=output) for n in range(10)]
+        for member in nodes:
+            assert member.checkpoints is not None
+            member.checkpoints.make()
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        again = [nodes[1].store.query(f"q{n}") for n in range(10)]
+        assert all(map(in_group, again))
+        assert len(leads(nodes[1])) == 1
+        post(nodes, nodes[0].backend.declared(A), 6, 9)
+        assert [windows(query) for query in again] == [posted(n, 6, 9, output=output) for n in range(10)]
 
 
 def test_another_node_pauses_replaces_and_closes_queries_of_a_group() -> None:
@@ -170,11 +192,12 @@ def test_a_query_moves_while_it_is_paused_and_joins_nobody() -> None:
 
 
 @pytest.mark.slow
-def test_queries_of_a_group_run_on_elsewhere_when_their_node_is_gone_and_stay_there() -> None:
+@pytest.mark.parametrize("output", ["QUERY", "ISTREAM", "DSTREAM"])
+def test_queries_of_a_group_run_on_elsewhere_when_their_node_is_gone_and_stay_there(output: str) -> None:
     with cluster(3, 2) as nodes:
         stream = begin(nodes)
         for n in range(5):
-            nodes[2].engine.register(text(n))
+            nodes[2].engine.register(text(n, output=output))
         post(nodes, stream, 1, 2)
         nodes[2].close()
         nodes[0].host.wait_until(lambda node: node.control.members[2].role.value == "out", READY_S, "it is out")
@@ -184,7 +207,7 @@ def test_queries_of_a_group_run_on_elsewhere_when_their_node_is_gone_and_stay_th
         queries = [nodes[0].store.query(f"q{n}") or nodes[1].store.query(f"q{n}") for n in range(5)]
         assert all(map(in_group, queries))
         for n, query in enumerate(queries):
-            assert windows(query) == posted(n, 1, 5)
+            assert windows(query) == posted(n, 1, 5, output=output)
 
 
 def test_a_group_is_divided_while_its_queries_are_closed_and_altered() -> None:

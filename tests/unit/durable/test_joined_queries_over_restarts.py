@@ -14,6 +14,7 @@ import pytest
 import wukongs
 from tests.inside import core_of
 from wukongs.live import joined_queries
+from wukongs.live.joined_group import JoinedGroup
 from wukongs.live.query_firings import QueryFirings
 
 S = "http://e/s"
@@ -76,7 +77,7 @@ class Folder:
 
     def groups(self) -> int:
         leads = core_of(self.engine), self.engine._injector.queries.values()
-        return sum(isinstance(query.text.group, joined_queries.JoinedGroup) for query in leads[1])
+        return sum(isinstance(query.text.group, JoinedGroup) for query in leads[1])
 
 
 @pytest.fixture

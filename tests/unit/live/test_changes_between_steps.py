@@ -21,7 +21,7 @@ from tests.engine_helpers import EX, A, B, at, names, register_text
 from tests.inside import SteppedInjector
 from tests.lives import crash_and_open
 from wukongs.live import continuous, joined_queries
-from wukongs.live.joined_queries import JoinedQuery
+from wukongs.live.joined_query import JoinedQuery
 
 P = EX + "made"
 STORED = "FROM <urn:x-wukongs:default>"

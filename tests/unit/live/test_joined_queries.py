@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.scenarios.test_groups import FRIENDS, begin, posted, push, register, windows
 from wukongs.csparql.parser import parse_query
-from wukongs.live import continuous, joined_queries, query_firings
+from wukongs.live import continuous, joined_queries, joined_windows, query_firings
 from wukongs.live.query_changes import QueryChanges
 from wukongs.live.query_firings import QueryFirings
 from wukongs.live.query_shapes import shape_of
@@ -94,7 +94,7 @@ def test_a_firing_makes_nothing_for_a_query_that_nobody_reads(
             super().__init__(*arguments, **named)
 
     monkeypatch.setattr(query_firings, "WindowResult", Counted)
-    monkeypatch.setattr(joined_queries, "WindowResult", Counted)
+    monkeypatch.setattr(joined_windows, "WindowResult", Counted)
     stream = begin(engine)
     queries = [register(engine, f"q{n}", FRIENDS % (n % 30)) for n in range(300)]
     push(engine, stream, 400)

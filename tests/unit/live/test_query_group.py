@@ -63,7 +63,7 @@ def test_a_query_takes_less_than_a_kilobyte() -> None:
             tracemalloc.stop()
         assert group.text.group is not None
         assert taken / QUERIES < 512
-        assert group.text.group.rows.size_bytes / QUERIES < 128
+        assert group.text.group.arguments.rows.size_bytes / QUERIES < 128
 
 
 def test_the_terms_of_a_table_go_with_the_group() -> None:
