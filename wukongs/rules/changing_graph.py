@@ -63,6 +63,8 @@ class Read:
 
     def holds(self, quads: Quads) -> BoolArray:
         """Mark the quads that the read sees. bool[n]"""
+        if not len(quads[0]):
+            return np.empty(0, np.bool_)
         if self.divided is not None:
             self.divided.look_up(quads)
         return is_held(self.batches, quads)

@@ -21,7 +21,7 @@ the inferred ones that are not explicit, and changes with it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,7 @@ from wukongs.rules.ranks import Ranks
 from wukongs.rules.reader import SEEDS_MAX, Reader
 from wukongs.rules.rule_plans import RulePlan
 from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, joined, read_of, taken
 from wukongs.store.tombstones import Difference
@@ -140,7 +141,7 @@ class Propagation:
                 heads.append(self._made(plan, plan.all_heads(self._graph, self._reader)))
             front = self._inserted(heads)
             if stratum.is_recursive:
-                self._insert(number, front)
+                self._insert(number, front.triples())
         return self._outcome(change.additions.triples(), gone, promoted)
 
     def follow_rules(
@@ -184,7 +185,7 @@ class Propagation:
             return
         total = self._graph.difference()
         come, gone = total.additions.triples(), gone_of(total)
-        lost = self._overdelete(number, come, gone)
+        lost = self._overdelete(number, come, gone, total.tombstones)
         if number in self._ranks:
             self._ranks[number].forget(joined((lost, gone)))
         anew = []
@@ -194,11 +195,11 @@ class Propagation:
                 anew.append((plan, plan.all_heads(self._graph, self._reader)))
         restored = self._restored(number, joined([lost, gone]))
         front = self._inserted([*(self._made(*one) for one in anew), restored], number)
-        self._insert(number, joined((come, front)), gone)
+        self._insert(number, joined((come, front.triples())), gone)
 
-    def _overdelete(self, number: int, come: Quads, gone: Quads) -> Quads:
+    def _overdelete(self, number: int, come: Quads, gone: Quads, gone_batch: Batch | None) -> Quads:
         """Let the inferred triples go that rested on what has gone, or on the absence of what has come, unless ranks
-        say that they stay. Return these.
+        say that they stay. Return these. gone_batch: what has gone.
 
         One that stays may rest on what has come, and on another one that goes later. So with ranks each round after the
         first looks at the graph as it was just before what the round starts from has gone."""
@@ -210,7 +211,7 @@ class Propagation:
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
         may_rank, is_first = stratum.is_recursive and self._may_rank, bool(stratum.followed) and len(come[0]) > 0
         while len(front[0]) or is_first:
-            found, is_first = self._heads_from(stratum, _changes(over, deleted=front)), False
+            found, is_first = self._heads_from(stratum, _changes(over, deleted=gone_batch)), False
             for plan in stratum.followed:
                 self.at_work = plan.rule
                 found.append(plan.lost_heads(self._graph, self._reader))
@@ -219,7 +220,8 @@ class Propagation:
                 ranks = self._ranks[number] = self._ranked(number)
             if ranks is not None:
                 front, over = taken(front, ~self._stands(number, ranks, front)), self._graph.now
-            self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
+            gone_batch = _batch_or_none(front)
+            self._graph.change(Difference(NOTHING.additions, gone_batch))
             lost = joined((lost, front))
             if not stratum.is_recursive:
                 break
@@ -298,8 +300,8 @@ class Propagation:
         for _, body in bodies:
             body.begin(self._graph, self._reader.new_evaluation())
         front = self._inserted([self._restored(number, asked)])
-        while len(front[0]):
-            ranks.put(front)
+        while len(front):
+            ranks.put(front.triples())
             found = self._heads_from(stratum, _changes(self._graph.now, inserted=front))
             for plan, body in bodies:
                 self.at_work = plan.rule
@@ -343,24 +345,25 @@ class Propagation:
 
     def _insert(self, number: int, front: Quads, gone: Quads = NO_QUADS) -> None:
         """Derive from what has come, and from the absence of what has gone, until nothing new follows."""
-        stratum = self._strata[number]
+        stratum, new = self._strata[number], None
         while len(front[0]) or len(gone[0]):
             search = self._search(number, front)
             if search is not None and search.may_insert:
-                front, gone = self._insert_by_fact(search, number, front), NO_QUADS
+                front, gone, new = self._insert_by_fact(search, number, front), NO_QUADS, None
                 if not len(front[0]):
                     break
             found = []
-            changes = _changes(self._graph.now, inserted=front)
+            changes = _changes(self._graph.now, inserted=_batch_or_none(front) if new is None else new)
             for plan in stratum.joins:
                 self.at_work = plan.rule
                 found += [self._made(plan, plan.heads_from(change, self._reader)) for change in changes]
             for plan in stratum.followed:
                 self.at_work = plan.rule
                 found.append(self._made(plan, plan.gained_heads(self._graph, self._reader)))
-            front, gone = self._inserted(found, number), NO_QUADS
+            new, gone = self._inserted(found, number), NO_QUADS
             if not stratum.is_recursive:
                 break
+            front = new.triples()
 
     def _insert_by_fact(self, search: FactSearch, number: int, front: Quads) -> Quads:
         """Derive from few triples by plain rules; return those that are left for a round of columns."""
@@ -387,13 +390,13 @@ class Propagation:
                 f"{self._derived} triples are derived in one change by now, more than rules_rows_max = {self._rows_max}"
             )
 
-    def _inserted(self, found: Sequence[Quads], number: int = -1) -> Quads:
+    def _inserted(self, found: Sequence[Quads], number: int = -1) -> Batch:
         """Let come those of some heads that are not there; return these. number: of the stratum, if it may have
         ranks."""
         self._reader.limits.check()
-        new = self._graph.add(joined(found)).additions.triples()
-        if number in self._ranks and len(new[0]):
-            self._ranks[number].put(new)
+        new = self._graph.add(joined(found)).additions
+        if number in self._ranks and len(new):
+            self._ranks[number].put(new.triples())
         return new
 
     # --- explicit and inferred ----------------------------------------------------------------------------------------
@@ -421,14 +424,24 @@ class Propagation:
         return Difference(build_batch(*joined((all_come, marks))), _batch_or_none(joined((all_gone, unmarked))))
 
 
-def _changes(over: Read, inserted: Quads = NO_QUADS, deleted: Quads = NO_QUADS) -> list[Change]:
+def _changes(over: Read, inserted: Batch | None = None, deleted: Batch | None = None) -> list[Change]:
     """Return changes of a graph for delta joins, some triples at a time. The graph has the triples: it is the one after
     they are inserted, or before they are deleted."""
-    stored, found = over.stored, list[Change]()
-    for start in range(0, max(len(inserted[0]), len(deleted[0])), SEEDS_MAX):
-        come, gone = (batch_set([column[start : start + SEEDS_MAX] for column in one]) for one in (inserted, deleted))
-        found.append(Change(stored, stored, come, gone))
-    return found
+    stored = over.stored
+    return [
+        Change(stored, stored, *((piece, EMPTY) if batch is inserted else (EMPTY, piece)))
+        for batch in (inserted, deleted)
+        for piece in _pieces(batch)
+    ]
+
+
+def _pieces(batch: Batch | None) -> Iterator[BatchSet]:
+    if batch is None or len(batch) <= SEEDS_MAX:
+        yield from () if batch is None or not len(batch) else (BatchSet.of((batch,), disjoint=True),)
+        return
+    quads = batch.triples()
+    for start in range(0, len(batch), SEEDS_MAX):
+        yield batch_set([column[start : start + SEEDS_MAX] for column in quads])
 
 
 def stratum_plans(program: Program, plan_of: Callable[[Rule], RulePlan]) -> tuple[StratumPlan, ...]:

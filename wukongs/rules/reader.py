@@ -14,7 +14,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 from wukongs.rules.changing_graph import Read, divided_of
 from wukongs.rules.followed_bodies import Part
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, INLINE_MARK, Int64Array
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
 
 SEEDS_MAX = 1 << 18
 """So many rows are explored together, so that the tables between stay small."""
@@ -65,7 +65,7 @@ class Reader:
 
     def known(self, table: BindingTable, terms: QueryTerms) -> BindingTable:
         """Make the terms that expressions have computed known for ever."""
-        if not terms.has_computed:
+        if not terms.has_computed or not table.length:
             return table
         columns = tuple(_kept_terms(column, terms, self._keeper) for column in table.columns)
         return BindingTable(table.variables, columns, table.length)
@@ -73,7 +73,9 @@ class Reader:
 
 def _kept_terms(column: Int64Array, terms: QueryTerms, keeper: TermKeeper) -> Int64Array:
     distinct, places = np.unique(column, return_inverse=True)
-    hashed = np.flatnonzero((distinct >= 0) & (distinct & INLINE_MARK == 0))
-    distinct[hashed] = keeper.keep_all(terms.texts(distinct[hashed]))
+    computed = terms.computed(distinct)
+    if not computed:
+        return column
+    distinct[np.searchsorted(distinct, list(computed))] = keeper.keep_all(list(computed.values()))
     kept: Int64Array = distinct[places]
     return kept

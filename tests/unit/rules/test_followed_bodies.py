@@ -30,8 +30,6 @@ from wukongs.rules import followed_bodies, program, propagation
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph
 from wukongs.rules.followed_bodies import FollowedBody
 from wukongs.rules.ranks import Ranks
-from wukongs.store.batch import build_batch
-from wukongs.store.quads import NO_QUADS
 from wukongs.store.tombstones import Difference
 
 PREFIX = f"PREFIX : <{EX}>\n"
@@ -412,10 +410,9 @@ def _deletes_are_read_after(patch: pytest.MonkeyPatch) -> None:
     """What rested on deleted triples is looked for in a graph without them."""
     changes = propagation._changes
 
-    def of_graph(over: Any, inserted: Any = NO_QUADS, deleted: Any = NO_QUADS) -> Any:
+    def of_graph(over: Any, inserted: Any = None, deleted: Any = None) -> Any:
         gone = ChangingGraph(over)
-        if len(deleted[0]):
-            gone.change(Difference(NOTHING.additions, build_batch(*deleted)))
+        gone.change(Difference(NOTHING.additions, deleted))
         return changes(gone.now, inserted, deleted)
 
     patch.setattr(propagation, "_changes", of_graph)
