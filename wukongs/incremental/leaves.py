@@ -14,6 +14,7 @@ from wukongs.csparql.algebra import (
     Filter,
     GraphVersion,
     Node,
+    TriplePattern,
     WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
@@ -21,7 +22,14 @@ from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import map_children
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
-from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in, written_graph
+from wukongs.incremental.sources import (
+    StoredGraphs,
+    has_triple,
+    matches_in,
+    may_have_subject,
+    subjects_in,
+    written_graph,
+)
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -35,6 +43,8 @@ from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 _CHANGED = "changed"
 """The version of a graph reference that has what a change has inserted, or what it has deleted."""
 _DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
+FEW_TRIPLES = 1 << 10
+"""A pattern by itself is compared with all triples of a change up to this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,7 @@ class _Plan:
     graphs: where the pattern is matched.
     part: the pattern is matched among what has changed, all others in the graph.
     changed: the graph reference of the pattern there.
+    alone: the pattern, if it is the whole part.
     siblings: the patterns behind it with the same subject, with their predicates: these find the rows of a new subject,
     which has no triple of theirs in the graph before."""
 
@@ -52,6 +63,7 @@ class _Plan:
     graphs: StoredGraphs
     part: Node
     changed: GraphVersion
+    alone: TriplePattern | None
     siblings: tuple[tuple[Term, WrittenGraph], ...]
     memo: PlanMemo = field(default_factory=PlanMemo)
 
@@ -70,8 +82,12 @@ class DeltaJoin:
     _plans: list[_Plan] = field(default_factory=list)
     children: tuple[Operator, ...] = ()
     touched: int = field(default=0, init=False)
+    _names: tuple[Variable, ...] = field(init=False)
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        self._names = names_of(self.node)
 
     @staticmethod
     def of(node: Node, evaluation: Evaluation) -> DeltaJoin | None:
@@ -98,7 +114,7 @@ class DeltaJoin:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        names, found = names_of(self.node), {1: list[BindingTable](), -1: list[BindingTable]()}
+        names, found = self._names, {1: list[BindingTable](), -1: list[BindingTable]()}
         for sign, rows in self.found(change):
             found[sign].append(tables.project(rows, names))
         signed = [ZSet.of(self._each_once(rows), sign) for sign, rows in found.items() if rows]
@@ -123,7 +139,11 @@ class DeltaJoin:
                 if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change.before):
                     continue
                 stored = change.after if sign > 0 else change.before
-                rows = evaluation.run_versions(plan.part, stored, {plan.changed: changed}, plan.memo)
+                rows = None
+                if plan.alone is not None and change.count <= FEW_TRIPLES:
+                    rows = matches_in(plan.alone, changed, change, resolve)
+                if rows is None:
+                    rows = evaluation.run_versions(plan.part, stored, {plan.changed: changed}, plan.memo)
                 if rows.length:
                     yield sign, rows
 
@@ -151,7 +171,8 @@ def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     )
     predicate = pattern.predicate if isinstance(pattern.predicate, Term) else None
     graphs = StoredGraphs.of(written_graph(pattern), clause)
-    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, siblings)
+    alone = pattern if node is bgp and len(patterns) == 1 else None
+    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, alone, siblings)
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:

@@ -197,8 +197,9 @@ class Explored:
         if not bound and asked.variables:
             return ZSet.of(self.evaluation.run(self.node, stored)).compatible_with(asked)
         # Exploring would bind what a row leaves unbound, and find rows again that are compatible with several keys.
+        # From distinct seeds, all bound, each row is found once.
         seeds = asked if len(bound) == len(asked.variables) else tables.distinct(tables.project(asked, bound))
-        found = self.matching(ZSet.of(seeds), change, side).consolidated()
+        found = self.matching(ZSet.of(seeds), change, side)
         return found if seeds is asked else found.compatible_with(asked)
 
     def with_keys(self, rows: BindingTable, change: Change, side: Side) -> ZSet:

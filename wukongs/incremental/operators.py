@@ -78,11 +78,14 @@ from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
 from wukongs.query.operators.aggregates import group
+from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import places_of
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
+FEW_ROWS = 256
+"""As many rows are explored from one by one; of more, those with equal bindings together."""
 
 
 def _applied(node: Node, above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
@@ -123,7 +126,8 @@ class Linear:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        return self._applied(self.children[0].change(change), change.after).consolidated()
+        found = self._applied(self.children[0].change(change), change.after)
+        return found.consolidated() if isinstance(self.node, Project) else found  # others keep distinct rows distinct
 
 
 @dataclass(slots=True)
@@ -248,6 +252,7 @@ class Existing:
     evaluation: Evaluation
     reads: Callable[[Change], bool]
     is_flag: bool = False
+    _memo: PlanMemo = field(default_factory=PlanMemo)
     touched: int = field(default=0, init=False)
     _above: Above = field(init=False)
     kind = "exists"
@@ -277,7 +282,23 @@ class Existing:
         return Existing(node, (below, *partners), evaluation, reads, is_flag)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        if self.is_flag and 0 < len(rows) <= FEW_ROWS:
+            return self._flagged(rows, stored)
         return _applied(self.node, self._above, rows, self.evaluation, stored)
+
+    def _flagged(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        """Do the same as the filter where it is a flag: explore its pattern from the rows themselves."""
+        assert isinstance(self.node, Filter), self.node
+        assert isinstance(self.node.condition, Exists), self.node
+        exists, evaluation = self.node.condition, self.evaluation
+        mentioned = possible_variables(exists.pattern)
+        shared = [variable for variable in rows.variables if variable in mentioned]
+        numbers = np.arange(len(rows), dtype=np.int64)
+        seeds = tables.with_column(tables.project(rows.table, shared), _ROW, numbers)
+        found = evaluation.explored(exists.pattern, seeds, stored, self._memo)
+        is_kept = np.full(len(rows), exists.negated)
+        is_kept[found.column(_ROW)] = not exists.negated
+        return rows.take(places_of(is_kept))
 
     def begin(self, stored: BatchSet) -> ZSet:
         below, *partners = self.children
@@ -288,20 +309,21 @@ class Existing:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        found = self._applied(self.children[0].change(change), change.after).consolidated()
+        found = self._applied(self.children[0].change(change), change.after)
         below, *partners = self.children
         if not partners:
             assert isinstance(below, Kept), below
             rows, changed = below.before.rows() if self.reads(change) else ZSet.empty(), None
         else:
-            changed = ZSet.empty().plus(*(partner.change(change) for partner in partners))
+            first, *others = (partner.change(change) for partner in partners)
+            changed = first.plus(*others)
             if not len(changed):
                 return found
             rows = below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined]
-        if len(rows):
-            after, before = (self._at(rows, changed, change, side) for side in (Side.AFTER, Side.BEFORE))
-            found = found.plus(after, before.negated())
-        return found.consolidated()
+        if not len(rows):
+            return found
+        after, before = (self._at(rows, changed, change, side) for side in (Side.AFTER, Side.BEFORE))
+        return found.plus(after, before.negated()).consolidated()
 
     def _at(self, rows: ZSet, changed: ZSet | None, change: Change, side: Side) -> ZSet:
         """Return what rows below become at an end of the change. changed: the change of the partners with which they
@@ -342,8 +364,9 @@ class Reduce:
         (below,) = self.children
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        touched = (below.with_keys(changed.table, change, side) for side in (Side.BEFORE, Side.AFTER))
-        before, after = map(self._reduced, touched, (change.before, change.after))
+        rows = below.with_keys(changed.table, change, Side.AFTER)
+        rows_before = rows.plus(changed.negated()).consolidated()  # all that has changed is in these groups
+        before, after = self._reduced(rows_before, change.before), self._reduced(rows, change.after)
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:

@@ -114,14 +114,18 @@ class FollowedBody:
         """Move to the graph as it is now; return the solutions that were deleted. Those that were inserted, and not
         deleted by a later move, are kept until `gained`."""
         moved = self._moved(graph)
-        self._gained = self._gained.plus(moved).consolidated()
+        if len(moved):
+            self._gained = self._gained.plus(moved).consolidated() if len(self._gained) else moved
         return _of_sign(moved, -1)
 
     def gained(self, graph: ChangingGraph) -> BindingTable:
         """Move to the graph as it is now; return the solutions that were inserted, also those that `lost` has kept. One
         that was deleted before and is there again is among them: its head may have been deleted meanwhile."""
         kept, self._gained = self._gained, ZSet.empty()
-        return tables.union(_of_sign(kept, 1), _of_sign(self._moved(graph), 1), current().rows_max)
+        moved = self._moved(graph)
+        if not len(moved):
+            return _of_sign(kept, 1)
+        return tables.union(_of_sign(kept, 1), _of_sign(moved, 1), current().rows_max)
 
     def _moved(self, graph: ChangingGraph) -> ZSet:
         assert self._top is not None
@@ -137,7 +141,7 @@ class FollowedBody:
             return ZSet.empty()
         before, self._version = self._version, self._version + 1
         self.evaluation.span = before, self._version
-        found = self._top.change(change).consolidated()
+        found = self._top.change(change)
         self._count_kept(mark)
         return found
 
