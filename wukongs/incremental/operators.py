@@ -85,7 +85,7 @@ from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
 FEW_ROWS = 256
-"""As many rows are explored from one by one; of more, those with equal bindings together."""
+"""Up to this many rows are explored from one by one; above it, rows with equal bindings are explored from once."""
 
 
 def _applied(node: Node, above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
