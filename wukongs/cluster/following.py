@@ -158,13 +158,6 @@ class Following:
                 after = change(before)
                 if after.rules == before.rules:
                     return unpacked(read_sn)
-                if not_lists := [rule.name for rule in after.program.rules if rule.where is not None]:
-                    raise RuleError(
-                        "a body of triple patterns, FILTER, BIND, VALUES, UNION and NOT EXISTS in a rule of a cluster",
-                        f"rule {not_lists[0]}, which has more",
-                        suggestion="write OPTIONAL as two rules, MINUS as FILTER NOT EXISTS, and a path as a rule that "
-                        "reads its own conclusions; or use an engine of one process",
-                    )
                 if after.rules and (streams := by_event_time(control)):
                     raise RuleError(
                         "no streams whose signs go by event time beside rules on a cluster",

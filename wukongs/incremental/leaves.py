@@ -28,11 +28,12 @@ from wukongs.incremental.sources import (
     StoredGraphs,
     has_triple,
     is_stored,
+    matches_in,
     may_have_subject,
     subjects_in,
     written_graph,
 )
-from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
@@ -45,6 +46,8 @@ from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 _CHANGED = "changed"
 """The version of a graph reference that has what a change has inserted, or what it has deleted."""
 _DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
+FEW_TRIPLES = 1 << 10
+"""A pattern by itself is compared with all triples of a change up to this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,7 @@ class _Plan:
     graphs: where the pattern is matched.
     part: the pattern is matched among what has changed, all others in the graph.
     changed: the graph reference of the pattern there.
-    bgp: all patterns as they are in the query.
-    order: these, from that one on, each behind one with which it shares a variable, if there is one.
+    alone: the pattern, if it is the whole part.
     siblings: the patterns behind it with the same subject, with their predicates: these find the rows of a new subject,
     which has no triple of theirs in the graph before."""
 
@@ -64,8 +66,7 @@ class _Plan:
     graphs: StoredGraphs
     part: Node
     changed: GraphVersion
-    bgp: Bgp
-    order: tuple[TriplePattern, ...]
+    alone: TriplePattern | None
     siblings: tuple[tuple[Term, WrittenGraph], ...]
     memo: PlanMemo = field(default_factory=PlanMemo)
 
@@ -84,8 +85,12 @@ class DeltaJoin:
     _plans: list[_Plan] = field(default_factory=list)
     children: tuple[Operator, ...] = ()
     touched: int = field(default=0, init=False)
+    _names: tuple[Variable, ...] = field(init=False)
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        self._names = names_of(self.node)
 
     @staticmethod
     def of(node: Node, evaluation: Evaluation) -> DeltaJoin | None:
@@ -112,7 +117,7 @@ class DeltaJoin:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        names, found = names_of(self.node), {1: list[BindingTable](), -1: list[BindingTable]()}
+        names, found = self._names, {1: list[BindingTable](), -1: list[BindingTable]()}
         for sign, rows in self.found(change):
             found[sign].append(tables.project(rows, names))
         signed = [ZSet.of(self._each_once(rows), sign) for sign, rows in found.items() if rows]
@@ -127,7 +132,6 @@ class DeltaJoin:
         """Yield the rows that a change inserts (1) and deletes (-1), plan by plan; a row may occur in several tables,
         and has any order of columns."""
         evaluation, resolve = self.evaluation, self.evaluation.resolve
-        is_divided = evaluation.is_divided(change.before, change.after)
         for plan in self._plans:
             predicate = None if plan.predicate is None else resolve(plan.predicate)
             if not plan.graphs.is_touched(change, predicate, resolve):
@@ -138,29 +142,18 @@ class DeltaJoin:
                 if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change.before):
                     continue
                 stored = change.after if sign > 0 else change.before
-                if is_divided:
-                    rows = self._explored(plan, changed, stored)
-                else:
+                rows = None
+                if plan.alone is not None and change.count <= FEW_TRIPLES:
+                    rows = matches_in(plan.alone, changed, change, resolve)
+                if rows is None:
                     rows = evaluation.run_versions(plan.part, stored, {plan.changed: changed}, plan.memo)
                 if rows.length:
                     yield sign, rows
 
-    def _explored(self, plan: _Plan, changed: Source, stored: BatchSet) -> BindingTable:
-        """Return the rows of a plan where other nodes hold a part of the graph: it is explored from the matches of what
-        has changed, so that what others hold is looked up; filters come last."""
-        evaluation, (pattern, *others) = self.evaluation, plan.order
-        alone = Bgp((replace(pattern, graph=plan.changed),))
-        rows = evaluation.run_changed(alone, {plan.changed: changed}, plan.memo)
-        if others and rows.length:
-            rows = evaluation.explored(Bgp(tuple(others)), rows, stored)
-        known = leaf(rows.variables)
-        part = _replaced(self.node, plan.bgp, known)
-        return rows if part is known or not rows.length else evaluation.run_over(part, stored, (known, rows))
-
     def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, stored: BatchSet) -> bool:
         """Return whether all rows of a plan are found by the plan of a sibling, too: no subject of the inserted triples
         had a triple of that."""
-        if not plan.siblings:
+        if not plan.siblings or self.evaluation.is_divided(stored):
             return False
         subjects, before = subjects_in(inserted, predicate), self.evaluation.dataset(stored)
         return not all(
@@ -181,19 +174,8 @@ def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     )
     predicate = pattern.predicate if isinstance(pattern.predicate, Term) else None
     graphs = StoredGraphs.of(written_graph(pattern), clause)
-    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, bgp, _order(bgp, number), siblings)
-
-
-def _order(bgp: Bgp, number: int) -> tuple[TriplePattern, ...]:
-    """Return patterns from one of them on, each behind one with which it shares a variable, if there is one."""
-    left, order, bound = list(bgp.patterns), list[TriplePattern](), set[Variable]()
-    chosen = left[number]
-    while left:
-        left.remove(chosen)
-        order.append(chosen)
-        bound |= possible_variables(Bgp((chosen,)))
-        chosen = next((one for one in left if bound & possible_variables(Bgp((one,)))), left[0] if left else chosen)
-    return tuple(order)
+    alone = pattern if node is bgp and len(patterns) == 1 else None
+    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, alone, siblings)
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:

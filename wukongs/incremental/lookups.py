@@ -147,6 +147,10 @@ class Kept:
     def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
         return self._near(keys, side).compatible_with(keys)
 
+    def with_keys(self, rows: BindingTable, change: Change, side: Side) -> ZSet:
+        """Return the rows of the content whose key is that of some row of a table."""
+        return self.at(side).with_keys(rows)
+
     def _near(self, rows: BindingTable, side: Side) -> ZSet:
         """Return the rows of the content that may be compatible with some row of a table."""
         has_keys = {*rows.variables}.issuperset(self.keys)
@@ -162,6 +166,7 @@ class Explored:
     node: Node
     below: Operator
     evaluation: Evaluation
+    keys: tuple[Variable, ...] = ()
     touched: int = field(default=0, init=False)
     kind = "explored"
     keeps = False
@@ -187,8 +192,16 @@ class Explored:
     def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
         own, stored = possible_variables(self.node), stored_at(change, side)
         asked = tables.distinct(tables.project(keys, [variable for variable in keys.variables if variable in own]))
-        is_bound = certain_variables(self.node).issuperset(asked.variables)
-        if not is_bound or any((column == UNBOUND).any() for column in asked.columns):
-            # Exploring would bind what a row leaves unbound, and find rows again that are compatible with several keys.
+        certain = certain_variables(self.node)
+        bound = [v for v in asked.variables if v in certain and not (asked.column(v) == UNBOUND).any()]
+        if not bound and asked.variables:
             return ZSet.of(self.evaluation.run(self.node, stored)).compatible_with(asked)
-        return self.matching(ZSet.of(asked), change, side).consolidated()
+        # Exploring would bind what a row leaves unbound, and find rows again that are compatible with several keys.
+        # From distinct seeds, all bound, each row is found once.
+        seeds = asked if len(bound) == len(asked.variables) else tables.distinct(tables.project(asked, bound))
+        found = self.matching(ZSet.of(seeds), change, side)
+        return found if seeds is asked else found.compatible_with(asked)
+
+    def with_keys(self, rows: BindingTable, change: Change, side: Side) -> ZSet:
+        """Return the rows of the content that may have the key of some row of a table: all rows of such a key."""
+        return self.compatible_with(tables.project(rows, self.keys), change, side)

@@ -71,27 +71,33 @@ from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, is_of_stored, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
-from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.versions import Above, Change, Evaluation
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
 from wukongs.query.operators.aggregates import group
+from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import places_of
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
+FEW_ROWS = 256
+"""Up to this many rows are explored from one by one; above it, rows with equal bindings are explored from once."""
 
 
-def _applied(node: Filter | Extend, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
+def _applied(node: Node, above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
     """Return rows after a filter or BIND, with their weights."""
     if not len(rows):
         return ZSet.empty(names_of(node))
-    known = leaf(rows.variables)
-    part = replace(node, pattern=known)
-    return ZSet.of_weighted(evaluation.run_over(part, stored, (known, rows.weighted())))
+    return ZSet.of_weighted(above.run(evaluation, stored, rows.weighted()))
+
+
+def _over(node: Filter | Extend | Project | Group) -> Above:
+    """Return a node above other solutions."""
+    return Above(lambda known: replace(node, pattern=known))
 
 
 @dataclass(slots=True)
@@ -102,21 +108,26 @@ class Linear:
     children: tuple[Operator, ...]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "linear"
     keeps = False
     kept_bytes = 0
 
+    def __post_init__(self) -> None:
+        self._above = _over(self.node)
+
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if isinstance(self.node, Project):
             return rows.project(tuple(dict.fromkeys(self.node.variables)))
-        return _applied(self.node, rows, self.evaluation, stored)
+        return _applied(self.node, self._above, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
 
     @noted
     def change(self, change: Change) -> ZSet:
-        return self._applied(self.children[0].change(change), change.after).consolidated()
+        found = self._applied(self.children[0].change(change), change.after)
+        return found.consolidated() if isinstance(self.node, Project) else found  # others keep distinct rows distinct
 
 
 @dataclass(slots=True)
@@ -172,9 +183,14 @@ class Flag:
     children: tuple[LookUp, LookUp]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "flag"
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        condition = self.node.condition if isinstance(self.node, LeftJoin) else None
+        self._above = Above(lambda left, right: LeftJoin(left, right, condition))
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._extended(*_contents(*self.children, stored), stored)
@@ -202,9 +218,7 @@ class Flag:
             return left.take(tables.minus(rows, partners.table).column(_ROW))
         if isinstance(self.node, Filter):
             return self._existing(left, rows, partners)
-        known = leaf(left.variables), leaf(right.variables)
-        part = LeftJoin(*known, self.node.condition)
-        pairs = self.evaluation.run_over(part, stored, (known[0], rows), (known[1], partners.weighted()))
+        pairs = self._above.run(self.evaluation, stored, rows, partners.weighted())
         weights = pairs.column(WEIGHT)
         weights = np.where(weights == UNBOUND, 1, weights)  # a row without a partner
         own = tuple(variable for variable in pairs.variables if variable not in (WEIGHT, _ROW))
@@ -228,25 +242,34 @@ class Existing:
 
     children: the part below; then, if the patterns of all EXISTS are triple patterns and paths with filters, these
     without their filters: rows that are compatible with a change of theirs are looked up. Else all rows are taken when
-    a triple was inserted or deleted that such a pattern may read."""
+    a triple was inserted or deleted that such a pattern may read.
+    is_flag: it is a filter of one EXISTS, and a row has a solution of its pattern exactly if it is compatible with one;
+    so it has one after those that are compatible with it were inserted, and had one before they were deleted."""
 
     node: Filter | Extend
     children: tuple[Operator, ...]
     evaluation: Evaluation
     reads: Callable[[Change], bool]
+    is_flag: bool = False
+    _memo: PlanMemo = field(default_factory=PlanMemo)
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "exists"
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        self._above = _over(self.node)
 
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
         patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
         reads, others = Interests(patterns, evaluation), list[Node]()
+        is_flag = isinstance(node, Filter) and isinstance(node.condition, Exists) and _is_plain(node.condition.pattern)
         for pattern in patterns:
-            while isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
+            while not is_flag and isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
                 pattern = pattern.pattern
-            if not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
+            if not is_flag and not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
                 return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
             others.append(pattern)
         below = _looked_up(node.pattern, others[0] if len(others) == 1 else Bgp(()), evaluation)
@@ -255,10 +278,26 @@ class Existing:
             bound = certain_variables(node.pattern) & possible_variables(pattern)
             partners.append(Reached.of(pattern, evaluation, bound) or operator_of(pattern, evaluation))
             below = asked_by(below, partners[-1])
-        return Existing(node, (below, *partners), evaluation, reads)
+        return Existing(node, (below, *partners), evaluation, reads, is_flag)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        return _applied(self.node, rows, self.evaluation, stored)
+        if self.is_flag and 0 < len(rows) <= FEW_ROWS:
+            return self._flagged(rows, stored)
+        return _applied(self.node, self._above, rows, self.evaluation, stored)
+
+    def _flagged(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        """Do the same as the filter where it is a flag: explore its pattern from the rows themselves."""
+        assert isinstance(self.node, Filter), self.node
+        assert isinstance(self.node.condition, Exists), self.node
+        exists, evaluation = self.node.condition, self.evaluation
+        mentioned = possible_variables(exists.pattern)
+        shared = [variable for variable in rows.variables if variable in mentioned]
+        numbers = np.arange(len(rows), dtype=np.int64)
+        seeds = tables.with_column(tables.project(rows.table, shared), _ROW, numbers)
+        found = evaluation.explored(exists.pattern, seeds, stored, self._memo)
+        is_kept = np.full(len(rows), exists.negated)
+        is_kept[found.column(_ROW)] = not exists.negated
+        return rows.take(places_of(is_kept))
 
     def begin(self, stored: BatchSet) -> ZSet:
         below, *partners = self.children
@@ -270,34 +309,47 @@ class Existing:
     @noted
     def change(self, change: Change) -> ZSet:
         found = self._applied(self.children[0].change(change), change.after)
-        if len(rows := self._concerned(change)):
-            found = found.plus(self._applied(rows, change.after), self._applied(rows, change.before).negated())
-        return found.consolidated()
-
-    def _concerned(self, change: Change) -> ZSet:
-        """Return the rows below, before the change, for which it may make a difference."""
         below, *partners = self.children
         if not partners:
             assert isinstance(below, Kept), below
-            return below.before.rows() if self.reads(change) else ZSet.empty()
-        changed = ZSet.empty().plus(*(partner.change(change) for partner in partners))
-        if not len(changed):
-            return ZSet.empty()
-        return below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined, no-any-return]
+            rows, changed = below.before.rows() if self.reads(change) else ZSet.empty(), None
+        else:
+            first, *others = (partner.change(change) for partner in partners)
+            changed = first.plus(*others)
+            if not len(changed):
+                return found
+            rows = below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined]
+        if not len(rows):
+            return found
+        after, before = (self._at(rows, changed, change, side) for side in (Side.AFTER, Side.BEFORE))
+        return found.plus(after, before.negated()).consolidated()
+
+    def _at(self, rows: ZSet, changed: ZSet | None, change: Change, side: Side) -> ZSet:
+        """Return what rows below become at an end of the change. changed: the change of the partners with which they
+        are compatible."""
+        if self.is_flag and changed is not None and not (changed.weights * (1 if side is Side.AFTER else -1) < 0).any():
+            assert isinstance(self.node, Filter), self.node
+            assert isinstance(self.node.condition, Exists), self.node
+            return ZSet.empty(rows.variables) if self.node.condition.negated else rows
+        return self._applied(rows, stored_at(change, side))
 
 
 @dataclass(slots=True)
 class Reduce:
-    """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
-    there is one group, always."""
+    """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept or explored
+    from the keys. Without keys there is one group, always."""
 
     node: Group
-    children: tuple[Kept]
+    children: tuple[Kept | Explored]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
+    _above: Above = field(init=False)
     kind = "reduce"
     keeps = False
     kept_bytes = 0
+
+    def __post_init__(self) -> None:
+        self._above = _over(self.node)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._reduced(self.children[0].begin(stored).consolidated(), stored)
@@ -311,16 +363,15 @@ class Reduce:
         (below,) = self.children
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        touched = (below.at(side).with_keys(changed.table) for side in (Side.BEFORE, Side.AFTER))
-        before, after = map(self._reduced, touched, (change.before, change.after))
+        rows = below.with_keys(changed.table, change, Side.AFTER)
+        rows_before = rows.plus(changed.negated()).consolidated()  # all that has changed is in these groups
+        before, after = self._reduced(rows_before, change.before), self._reduced(rows, change.after)
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
-        known = leaf(rows.variables)
-        part = replace(self.node, pattern=known)
-        return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated())))
+        return ZSet.of(self._above.run(self.evaluation, stored, rows.repeated()))
 
 
 @dataclass(slots=True)
@@ -407,7 +458,10 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Flag(node, _sides(left, right, evaluation), evaluation)
         case Distinct(pattern=pattern):
             return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
-        case Group() if not any(map(exists_patterns, node_expressions(node))):
+        case Group(pattern=pattern, keys=keys) if not any(map(exists_patterns, node_expressions(node))):
+            if not evaluation.keeps_groups and keys and is_explorable(pattern):
+                explored = Explored(pattern, operator_of(pattern, evaluation), evaluation, keys)
+                return Reduce(node, (explored,), evaluation)
             groups: Operator | None = Grouped.of(
                 node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation)
             )

@@ -6,7 +6,7 @@ union, and not the sum of its graphs' changes (Change.united)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.incremental.versions import Change, Evaluation, Member
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import current
+from wukongs.query.operators import operators
 from wukongs.query.plans.dataset import Part, Resolve, Source, is_seen
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.batch import Batch
@@ -28,6 +31,7 @@ from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
 from wukongs.store.held_kernels import knows_subject
 from wukongs.store.hidden_graphs import ARGUMENTS_IRI, View, view_of
+from wukongs.store.quads import Quads, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,32 @@ def has_triple(source: Source, predicate: int | None, default_graph: int) -> boo
         for part in source.parts
         for batch in part.batches.batches
     )
+
+
+def matches_in(pattern: TriplePattern, source: Source, change: Change, resolve: Resolve) -> BindingTable | None:
+    """Return the solutions of a pattern in a source of a change, by comparing it with each triple; None for a source of
+    any named graph."""
+    found: BindingTable | None = None
+    for part in source.parts:
+        if part.graph == ALL_NAMED:
+            return None
+        quads = change.known(("quads", id(part.batches)), partial(_quads_of, part.batches))
+        rows, columns = quads[0] == part.graph, dict[Variable, Int64Array]()
+        if isinstance(pattern.graph, Variable):
+            columns[pattern.graph] = np.full(len(rows), part.name, np.int64)
+        for end, column in zip((pattern.subject, pattern.predicate, pattern.object), quads[1:], strict=True):
+            if isinstance(end, Term):
+                rows = rows & (column == resolve(end))
+            elif (other := columns.setdefault(end, column)) is not column:
+                rows = rows & (column == other)
+        places = np.flatnonzero(rows)
+        table = BindingTable(tuple(columns), tuple(column[places] for column in columns.values()), len(places))
+        found = table if found is None else operators.union(found, table, current().rows_max)
+    return found
+
+
+def _quads_of(stored: BatchSet) -> Quads:
+    return joined([batch.triples() for batch in stored.batches])
 
 
 def subjects_in(source: Source, predicate: int) -> Int64Array:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from wukongs.store.trace import TraceEntry
 
 Holds: TypeAlias = Callable[[Quads], BoolArray]
 Made = TypeVar("Made")
+NO_VERSIONS: Mapping[GraphVersion, Source] = MappingProxyType({})
 TRIPLES_MAX = 1 << 14
 """Changes of more triples are not looked through one by one."""
 
@@ -84,7 +86,7 @@ class Change:
     @staticmethod
     def between(before: BatchSet, after: BatchSet, inserted: Quads, deleted: Quads) -> Change:
         """inserted, deleted: the net difference."""
-        return Change(before, after, _batch_set(inserted), _batch_set(deleted))
+        return Change(before, after, batch_set(inserted), batch_set(deleted))
 
     @property
     def is_empty(self) -> bool:
@@ -105,7 +107,7 @@ class Change:
     @property
     def pairs(self) -> frozenset[tuple[int, int]]:
         """The graph and the predicate of each triple that was inserted or deleted."""
-        return self.known("pairs", lambda: frozenset(_pairs_of(self.batches)))
+        return self.known("pairs", lambda: frozenset(pairs_of(self.batches)))
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -143,7 +145,7 @@ class Change:
                 np.logical_or.reduce([member.held(partial(holds, read), *quads[1:]) for member in members])
                 for read in (self.before, self.after)
             )
-            found = self._united[members] = _batch_set(taken(quads, now & ~was)), _batch_set(taken(quads, was & ~now))
+            found = self._united[members] = batch_set(taken(quads, now & ~was)), batch_set(taken(quads, was & ~now))
         return found
 
     def beside(self, before: BatchSet, after: BatchSet, inserted: BatchSet, deleted: BatchSet) -> Change:
@@ -152,12 +154,14 @@ class Change:
         return Change(before, after, inserted, deleted, self._united)
 
 
-def _pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+def pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+    """Yield the graph and the predicate of each triple, once for each batch."""
     for batch in batches:
         yield from zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True)
 
 
-def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
+def batch_set(quads: Sequence[Int64Array]) -> BatchSet:
+    """Return a read of distinct quads alone."""
     if not len(quads[0]):
         return EMPTY
     graphs, subjects, predicates, objects = quads
@@ -198,7 +202,9 @@ class Evaluation:
     paths: the indexes of paths, which views share.
     span: the SNs of the change under way, or twice that of a content.
     graph_of: returns how the whole graph is read of which a stored graph is this node's share, None if it is all here;
-    None: stored graphs are never divided (divided.py)."""
+    None: stored graphs are never divided (divided.py).
+    keeps_groups: groups keep their counts where they can; else those of a change are evaluated anew from their keys,
+    where that can be explored."""
 
     clause: DatasetClause
     resolve: Resolve
@@ -209,20 +215,21 @@ class Evaluation:
     paths: PathIndexes = field(default_factory=PathIndexes)
     span: tuple[int, int] = (0, 0)
     graph_of: Callable[[BatchSet], ReachedGraph | None] | None = None
+    keeps_groups: bool = True
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
     def is_divided(self, *stored: BatchSet) -> bool:
         """Return whether other nodes have a part of one of some stored graphs."""
         return self.graph_of is not None and any(self.graph_of(one) is not None for one in stored)
 
-    def dataset(self, stored: BatchSet, versions: Mapping[GraphVersion, Source] | None = None) -> Dataset:
-        """Return the stored graph, beside empty windows: what is in these is in other leaves."""
-        graph, windows = (
-            None if self.graph_of is None else self.graph_of(stored),
-            dict.fromkeys(self.clause.windows, EMPTY),
-        )
+    def dataset(self, stored: BatchSet, versions: Mapping[GraphVersion, Source] = NO_VERSIONS) -> Dataset:
+        """Return the dataset of a stored graph, beside empty windows: what is in these is in other leaves.
+
+        versions: where graph references at other versions are matched."""
+        graph = None if self.graph_of is None else self.graph_of(stored)
         held = stored if graph is None else graph.stored
-        return Dataset(self.clause, held, windows, self.resolve, versions=versions or {}, completion=graph)
+        windows = dict.fromkeys(self.clause.windows, EMPTY)
+        return Dataset(self.clause, held, windows, self.resolve, completion=graph, versions=versions)
 
     def holds(self, stored: BatchSet, quads: Quads) -> BoolArray:
         """Mark the quads that are in a stored graph. bool[n]"""
@@ -232,21 +239,23 @@ class Evaluation:
         graph.look_up(taken(quads, quads[0] != NO_MATCH))
         return is_held(graph.stored, quads)
 
-    def run_changed(self, node: Node, versions: Mapping[GraphVersion, Source], memo: PlanMemo) -> BindingTable:
-        """Return the solutions of triple patterns that are all matched at other versions than the stored graph."""
-        dataset = Dataset(self.clause, EMPTY, {}, self.resolve, versions=versions)
-        return self._executor(dataset, memo).run(node)
-
     def run(self, node: Node, stored: BatchSet) -> BindingTable:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""
         return self._executor(self.dataset(stored)).run(node)
 
     def run_over(
-        self, node: Node, stored: BatchSet, *known: tuple[Node, BindingTable], number: Variable | None = None
+        self,
+        node: Node,
+        stored: BatchSet,
+        *known: tuple[Node, BindingTable],
+        number: Variable | None = None,
+        memo: PlanMemo | None = None,
     ) -> BindingTable:
-        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already. number:
-        LIMIT means the rows that are equal in it."""
-        dataset, memo = self.dataset(stored), PlanMemo()
+        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already.
+
+        number: LIMIT means the rows that are equal in it.
+        memo: of a part that is evaluated more than once."""
+        dataset, memo = self.dataset(stored), PlanMemo() if memo is None else memo
         return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known, number=number).run(node)
 
     def run_given(self, node: Node, stored: BatchSet, given: BindingTable, number: Variable) -> BindingTable:
@@ -254,9 +263,9 @@ class Evaluation:
         apart."""
         return self._executor(self.dataset(stored), given=given, number=number).run(node)
 
-    def explored(self, node: Node, rows: BindingTable, stored: BatchSet) -> BindingTable:
+    def explored(self, node: Node, rows: BindingTable, stored: BatchSet, memo: PlanMemo | None = None) -> BindingTable:
         """Join rows with an explorable part: the cost grows with the rows and what they lead to, not with the graph."""
-        return self._executor(self.dataset(stored)).explore(node, rows)
+        return self._executor(self.dataset(stored), memo).explore(node, rows)
 
     def run_for(self, node: Node, stored: BatchSet, given: BindingTable) -> BindingTable:
         """Return the solutions of a part for one row of bindings, as EXISTS and GRAPH give them to their patterns."""
@@ -279,6 +288,29 @@ class Evaluation:
         memo = self._memo if memo is None else memo
         name_graphs(self.clause, self.terms)
         return Executor(dataset, self.terms, self.limits, memo, in_order=True, given=given, number=number)
+
+
+class Above:
+    """A part of a query above nodes whose solutions are known. It is made once for the variables that these have, so
+    that its plans are kept from change to change.
+
+    make: returns the part above such nodes.
+    number: LIMIT means the rows that are equal in it."""
+
+    def __init__(self, make: Callable[..., Node], number: Variable | None = None) -> None:
+        self._make, self._number, self._memo = make, number, PlanMemo()
+        self._made: dict[tuple[tuple[Variable, ...], ...], tuple[Node, tuple[Node, ...]]] = {}
+
+    def run(self, evaluation: Evaluation, stored: BatchSet, *known: BindingTable) -> BindingTable:
+        """Return the solutions. known: those of the nodes below."""
+        key = tuple([table.variables for table in known])
+        found = self._made.get(key)
+        if found is None:
+            leaves = tuple(map(leaf, key))
+            found = self._made[key] = self._make(*leaves), leaves
+        part, leaves = found
+        pairs = zip(leaves, known, strict=True)
+        return evaluation.run_over(part, stored, *pairs, number=self._number, memo=self._memo)
 
 
 def leaf(variables: Sequence[Variable] = ()) -> Node:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wukongs.incremental.versions import Change, pairs_of
 from wukongs.query.reach import ReachedGraph
 from wukongs.store.batch import build_batch
-from wukongs.store.batch_set import BatchSet
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, graph_quads, hidden, is_held, joined, taken
 from wukongs.store.tombstones import Difference, DifferenceMerge
@@ -24,6 +25,18 @@ NOTHING = Difference(build_batch(*NO_QUADS), None)
 _GROWTH = 2
 _LAYERS_MIN = 12
 """So few are read as they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Share(BatchSet):
+    """A divided graph, by the batches of it that are here. graph: how the rest is asked for."""
+
+    graph: ReachedGraph | None = None
+
+
+def divided_of(stored: BatchSet) -> ReachedGraph | None:
+    """Return how the whole graph is read that a read stands for (Read.stored), None if it is all here."""
+    return stored.graph if isinstance(stored, _Share) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +51,20 @@ class Read:
     def batches(self) -> BatchSet:
         return self._batches if self.divided is None else self.divided.stored
 
+    @property
+    def stored(self) -> BatchSet:
+        """The graph as evaluations take it (`divided_of`)."""
+        if self.divided is None:
+            return self._batches
+        here = self.divided.stored
+        return _Share(
+            here.batches, here.disjoint, here.count, here.tombstones, here.hiding, here.later, graph=self.divided
+        )
+
     def holds(self, quads: Quads) -> BoolArray:
         """Mark the quads that the read sees. bool[n]"""
+        if not len(quads[0]):
+            return np.empty(0, np.bool_)
         if self.divided is not None:
             self.divided.look_up(quads)
         return is_held(self.batches, quads)
@@ -75,6 +100,7 @@ class ChangingGraph:
         self.before = before
         self._layers: list[Difference] = []
         self._noted: list[Difference] | None = [] if notes else None
+        self._since: dict[int, Change] = {}
         self._now: Read | None = before
 
     @property
@@ -89,6 +115,7 @@ class ChangingGraph:
         if not any(difference.counts):
             return
         self._now = None
+        self._since.clear()
         self._layers.append(difference)
         if self._noted is not None:
             self._noted.append(difference)
@@ -110,13 +137,28 @@ class ChangingGraph:
             _merge_last(self._layers)
         return self._layers[0] if self._layers else NOTHING
 
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """Return the graph and the predicate of each triple that has changed so far; there may be others."""
+        return frozenset(pairs_of(batch for layer in self._layers for batch in layer if batch is not None))
+
     @property
     def mark(self) -> int:
         """A number for the graph as it is now, for `since`."""
         return 0 if self._noted is None else len(self._noted)
 
-    def since(self, mark: int) -> Difference:
-        """Return all changes since a mark as one; 0: all so far."""
+    def since(self, mark: int, before: BatchSet) -> Change:
+        """Return all changes since a mark as one; 0: all so far. before: the graph at the mark."""
+        found = self._since.get(mark)
+        if found is None:
+            come, gone = self._changed_since(mark)
+            inserted, deleted = (
+                EMPTY if batch is None or not len(batch) else BatchSet.of((batch,), disjoint=True)
+                for batch in (come, gone)
+            )
+            found = self._since[mark] = Change(before, self.now.stored, inserted, deleted)
+        return found
+
+    def _changed_since(self, mark: int) -> Difference:
         assert self._noted is not None, "notes"
         if mark == 0:
             return self.difference()

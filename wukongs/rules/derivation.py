@@ -21,7 +21,8 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.operators import operators
 from wukongs.query.terms.shown_texts import shown
 from wukongs.rules.changing_graph import Read
-from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.rules.reader import Reader
+from wukongs.rules.rule_plans import RulePlan
 from wukongs.store.dtypes import UNBOUND, BoolArray
 from wukongs.store.quads import Quads, hidden
 
@@ -173,7 +174,7 @@ class Explanation:
             if group is None:
                 return []
             seeds = operators.project(group, plan.keys)
-        for table in self.reader.solve(plan.body, self.read, rule.into, seeds):
+        for table in self.reader.solve(plan.body, self.read, seeds):
             table = table.take(np.flatnonzero(_is_fact(plan, table, fact) if group is None else _is_of(table, group)))
             self._step_count += table.length
             if self._step_count > STEPS_MAX:
@@ -194,7 +195,7 @@ class Explanation:
         there by strata before."""
         assert plan.rule.aggregation is not None
         found = None
-        for table in self.reader.solve(plan.groups, self.read, plan.rule.into, seeds):
+        for table in self.reader.solve(plan.heads, self.read, seeds):
             rows = np.flatnonzero(_is_fact(plan, table, fact))
             if found is None and len(rows):
                 found = operators.project(table.take(rows[:1]), plan.rule.aggregation.keys)

@@ -1,12 +1,14 @@
-"""FollowedBody: the body of a rule that is no list of patterns, as operators of the incremental core.
+"""The bodies of rules, evaluated by the incremental core: what a change of the graph makes of their solutions.
 
-A list is evaluated from changed triples (rule_plans.py). Other bodies are trees of the operators of live views, which
-move along the versions of the graph that a propagation makes: each move gives the solutions that were inserted and
-those that were deleted. A solution that was deleted is a derivation that is lost, one that was inserted a new one.
+A body of triple patterns with FILTER, BIND and VALUES is one delta join (`joined_patterns`): from the triples that a
+round of a propagation has inserted or deleted it finds the solutions that have one of them. It keeps nothing.
 
-Two facts make this right within a recursive stratum. A solution has all variables of the body, so two derivations of
-one triple do not cancel each other. And what OPTIONAL, MINUS, EXISTS, groups and paths read is concluded by strata
-before, so deletions of the stratum itself only delete solutions, and its insertions only insert some."""
+Any other body (FollowedBody) is a tree of the operators of live views, which moves along the versions of the graph that
+a propagation makes: each move gives the solutions that were inserted and those that were deleted. A solution that was
+deleted is a derivation that is lost, one that was inserted a new one. Two facts make this right within a recursive
+stratum. A solution has all variables of the body, so two derivations of one triple do not cancel each other. And what
+OPTIONAL, MINUS, EXISTS, groups and paths read is concluded by strata before, so deletions of the stratum itself only
+delete solutions, and its insertions only insert some."""
 
 from __future__ import annotations
 
@@ -17,7 +19,6 @@ import numpy as np
 
 from wukongs.csparql.algebra import (
     Bgp,
-    DatasetClause,
     Distinct,
     Extend,
     Filter,
@@ -29,19 +30,20 @@ from wukongs.csparql.algebra import (
     Project,
     TriplePattern,
     Union,
+    Values,
 )
-from wukongs.csparql.scope import certain_variables
+from wukongs.csparql.exploration_order import is_explorable
+from wukongs.csparql.scope import certain_variables, exists_patterns, node_expressions
 from wukongs.csparql.terms import Variable, iri
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, install
 from wukongs.incremental.operators import operator_of, operators_of
-from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.versions import Above, Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.limits import Limits, current
+from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
-from wukongs.query.plans.dataset import Resolve
-from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.rules.changing_graph import ChangingGraph
 from wukongs.store.batch_set import EMPTY, BatchSet
 
@@ -71,19 +73,20 @@ class FollowedBody:
         """Keep nothing."""
         self.is_in_step, self._evaluation, self._top, self._gained = False, None, None, ZSet.empty()
 
-    def begin(self, before: BatchSet, resolve: Resolve, terms: QueryTerms, limits: Limits) -> None:
-        """Be about to follow a change of a graph, which is as it was when the last one was followed."""
+    def begin(self, graph: ChangingGraph, fresh: Evaluation) -> None:
+        """Be about to follow changes of a graph, which is as it was when the last one was followed. fresh: has the
+        constants, terms and limits of the propagation."""
         if self._evaluation is not None and self._evaluation.terms.computed_count > COMPUTED_MAX:
             self.forget()
         evaluation = self._evaluation
         if evaluation is None:
-            self._evaluation = Evaluation(DatasetClause(), resolve, terms, limits)
-            self._top = operator_of(self.node, self._evaluation)
-            self._reads = Interests(self.node, self._evaluation)
+            self._evaluation = fresh
+            self._top = operator_of(self.node, fresh)
+            self._reads = Interests(self.node, fresh)
         else:
-            evaluation.resolve, evaluation.limits = resolve, limits
-            evaluation.terms = evaluation.terms.renewed(terms.reader)
-        self._at, self._mark, self._gained = before, 0, ZSet.empty()
+            evaluation.resolve, evaluation.limits = fresh.resolve, fresh.limits
+            evaluation.terms = evaluation.terms.renewed(fresh.terms.reader)
+        self._at, self._mark, self._gained = graph.now.stored, graph.mark, ZSet.empty()
 
     @property
     def evaluation(self) -> Evaluation:
@@ -99,7 +102,7 @@ class FollowedBody:
     def content(self, graph: ChangingGraph) -> BindingTable:
         """Return all solutions over a graph as it is now."""
         assert self._top is not None
-        self._at, self._mark, self._gained = graph.now.batches, graph.mark, ZSet.empty()
+        self._at, self._mark, self._gained = graph.now.stored, graph.mark, ZSet.empty()
         self._evaluate_at_next()
         mark = self.evaluation.limits.mark()
         found = self._top.begin(self._at).consolidated().table
@@ -111,14 +114,18 @@ class FollowedBody:
         """Move to the graph as it is now; return the solutions that were deleted. Those that were inserted, and not
         deleted by a later move, are kept until `gained`."""
         moved = self._moved(graph)
-        self._gained = self._gained.plus(moved).consolidated()
+        if len(moved):
+            self._gained = self._gained.plus(moved).consolidated() if len(self._gained) else moved
         return _of_sign(moved, -1)
 
     def gained(self, graph: ChangingGraph) -> BindingTable:
         """Move to the graph as it is now; return the solutions that were inserted, also those that `lost` has kept. One
         that was deleted before and is there again is among them: its head may have been deleted meanwhile."""
         kept, self._gained = self._gained, ZSet.empty()
-        return tables.union(_of_sign(kept, 1), _of_sign(self._moved(graph), 1), current().rows_max)
+        moved = self._moved(graph)
+        if not len(moved):
+            return _of_sign(kept, 1)
+        return tables.union(_of_sign(kept, 1), _of_sign(moved, 1), current().rows_max)
 
     def _moved(self, graph: ChangingGraph) -> ZSet:
         assert self._top is not None
@@ -128,17 +135,13 @@ class FollowedBody:
             self._evaluate_at_next()
             install(self._top, self._at)
             self.is_in_step = True
-        difference = graph.since(self._mark)
-        inserted, deleted = (
-            EMPTY if batch is None or not len(batch) else BatchSet.of((batch,), disjoint=True) for batch in difference
-        )
-        change = Change(self._at, graph.now.batches, inserted, deleted)
+        change = graph.since(self._mark, self._at)
         self._at, self._mark = change.after, graph.mark
         if change.is_empty or not self._reads(change):
             return ZSet.empty()
         before, self._version = self._version, self._version + 1
         self.evaluation.span = before, self._version
-        found = self._top.change(change).consolidated()
+        found = self._top.change(change)
         self._count_kept(mark)
         return found
 
@@ -155,21 +158,39 @@ def _of_sign(rows: ZSet, sign: int) -> BindingTable:
     return rows.table.take(np.flatnonzero(sign * rows.weights > 0))
 
 
-@dataclass(frozen=True, slots=True)
 class Part:
     """A body, or its part below a group, to be evaluated for the rows that some of its variables are given.
 
-    given: those that can be; each solution binds them."""
+    node: the body.
+    given: the variables that can be given; each solution binds them.
+    computes: its solutions may have terms that the data has not."""
 
-    node: Node
-    given: tuple[Variable, ...]
+    def __init__(self, node: Node, given: tuple[Variable, ...]) -> None:
+        self.node, self.given = node, given
+        self.computes = not isinstance(node, Bgp)
+        self._memo = PlanMemo()
+        self._above = Above(lambda known: _joined_below(node, known, known.variables))
 
     def solutions(self, evaluation: Evaluation, stored: BatchSet, seeds: BindingTable) -> BindingTable:
         """Return the solutions that agree with some of the seeds, which bind variables of `given`."""
         if not seeds.variables:
             return evaluation.run(self.node, stored)
-        known = leaf(seeds.variables)
-        return evaluation.run_over(_joined_below(self.node, known, seeds.variables), stored, (known, seeds))
+        if is_explorable(self.node, seeds.variables):
+            return evaluation.explored(self.node, seeds, stored, self._memo)
+        return self._above.run(evaluation, stored, seeds)
+
+
+def joined_patterns(node: Node) -> Bgp | None:
+    """Return the triple patterns of a body that has, beside them, only FILTER, BIND and VALUES; None for another one.
+    A solution of such a body is made of one of the patterns, and of nothing else in the graph."""
+    match node:
+        case Bgp():
+            return node if node.patterns else None
+        case Filter() | Extend() if not any(map(exists_patterns, node_expressions(node))):
+            return joined_patterns(node.pattern)
+        case Join(left=Values(), right=other) | Join(left=other, right=Values()):
+            return joined_patterns(other)
+    return None
 
 
 def _joined_below(node: Node, known: Node, given: Collection[Variable]) -> Node:

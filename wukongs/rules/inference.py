@@ -20,14 +20,14 @@ from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
 from wukongs.query.execution.answer import within
 from wukongs.query.limits import Limits
 from wukongs.query.memory import Kind, budget_of
-from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
 from wukongs.rules.changing_graph import NOTHING, Read
 from wukongs.rules.derivation import Derivation, Explanation, told
 from wukongs.rules.program import Program, Rule, rules_of
 from wukongs.rules.propagation import Propagation, StratumPlan, stratum_plans
 from wukongs.rules.ranks import Ranks
-from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.rules.reader import Reader
+from wukongs.rules.rule_plans import RulePlan
 from wukongs.settings import Settings
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.quads import NO_QUADS, Quads
@@ -179,7 +179,6 @@ class Inference:
         self._default_graph = default_graph
         self._settings = settings
         self._strata: tuple[StratumPlan, ...] = ()
-        self._memo: PlanMemo | None = None
         self._ranks: dict[int, Ranks] = {}
         self._has_ranks = has_ranks
         self._graphs: tuple[int, ...] = ()
@@ -212,7 +211,6 @@ class Inference:
         self._graphs = tuple(dict.fromkeys((*behind, *map(self._graph, names))))
         self.ruleset = ruleset
         self.is_changed = False
-        self._memo = None
         self._ranks.clear()
         self._strata = stratum_plans(ruleset.program, lambda rule: RulePlan(rule, self._keeper, self._default_graph))
 
@@ -305,7 +303,7 @@ class Inference:
         graph = self._default_graph if into is None else self._keeper.known(f"<{into}>")
         subject, predicate, object_ = self._keeper.known_all(triple).tolist()
         fact = graph, subject, predicate, object_
-        reader = Reader(self._keeper, self._terms, self._default_graph, PlanMemo(), limits)
+        reader = self._reader(read, limits)
         with limits:
             proven = Explanation(plans, read, reader, sn).of(fact)
             return None if proven is None else told(proven, fact, reader, self._default_graph, sn)
@@ -317,10 +315,16 @@ class Inference:
         if settings.rules_timeout_s:
             limits.timeout_s = settings.rules_timeout_s
             limits.deadline_s = time.monotonic() + limits.timeout_s
-        memo = self._memo = self._memo or PlanMemo()
-        reader = Reader(self._keeper, self._terms, self._default_graph, memo, limits)
+        if not self._has_ranks:  # what is kept may be of another graph
+            for plan in self.plans():
+                plan.forget()
+        reader = self._reader(before, limits)
         ranks = self._ranks if self._has_ranks else None
         return Propagation(self._strata, before, reader, settings.rules_rows_max, ranks, self._graphs)
+
+    def _reader(self, read: Read, limits: Limits) -> Reader:
+        is_divided = read.divided is not None
+        return Reader(self._keeper, self._terms, self._default_graph, limits, is_divided=is_divided)
 
     def _pause(self, propagation: Propagation, error: Exception) -> None:
         rule = propagation.at_work

@@ -258,6 +258,34 @@ def _rules_of_parts(
             yield Rule(parsed.name, head, tuple(_matched(where)), (), (), (), (), aggregation, into, where)
 
 
+def body_of(rule: Rule) -> Node:
+    """Return the body of a rule as a part of a query, with its groups. Each pattern has the graph that it reads."""
+    if rule.where is not None:
+        return rule.where
+    node: Node = Bgp(rule.patterns)
+    for table in rule.tables:
+        node = Join(table, node)
+    assigned = frozenset(variable for variable, _ in rule.binds)
+    late = [one for one in rule.conditions if expression_variables(one) & assigned]
+    for condition in rule.conditions:
+        if condition not in late:
+            node = Filter(condition, node)
+    node = _bound(node, rule.binds)
+    for condition in (*late, *rule.absent):
+        node = Filter(condition, node)
+    if (grouped := rule.aggregation) is not None:
+        node = _bound(Group(node, grouped.keys, grouped.aggregates), grouped.binds)
+        for condition in grouped.conditions:
+            node = Filter(condition, node)
+    return _reading(node, rule.into)
+
+
+def _bound(node: Node, binds: Iterable[Bind]) -> Node:
+    for variable, expression in binds:
+        node = Extend(node, variable, expression)
+    return node
+
+
 def _branches(node: Node) -> list[Node]:
     """Return parts without a UNION where each solution has one branch of it; the union of these is the node."""
     match node:

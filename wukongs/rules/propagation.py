@@ -21,20 +21,24 @@ the inferred ones that are not explicit, and changes with it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
+from wukongs.incremental.versions import Change, batch_set
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph, Read, gone_of
 from wukongs.rules.fact_search import FACTS_MAX, FactSearch, OverAllowed, Room, is_plain
+from wukongs.rules.followed_bodies import FollowedBody
 from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
-from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.rules.reader import SEEDS_MAX, Reader
+from wukongs.rules.rule_plans import RulePlan
 from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, joined, read_of, taken
 from wukongs.store.tombstones import Difference
@@ -50,23 +54,29 @@ FORGOTTEN_SHARE_MAX = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StratumPlan:
-    """The plans of the rules of one stratum; those of aggregations, and of bodies that are no lists, apart. earlier:
-    those of strata before that may conclude the same triples."""
+    """The plans of the rules of one stratum; earlier: those of strata before that may conclude the same triples.
+
+    joins: the plans whose bodies are one delta join.
+    followed: the others.
+    concerns: the graphs and predicates (None: any) of the triples that its rules read or conclude."""
 
     plans: tuple[RulePlan, ...]
     is_recursive: bool
     earlier: tuple[RulePlan, ...]
     search: FactSearch | None
     """Follows changes of a few triples; None: some rule is more than triple patterns."""
+    joins: tuple[RulePlan, ...] = field(init=False)
     followed: tuple[RulePlan, ...] = field(init=False)
-    aggregations: tuple[RulePlan, ...] = field(init=False)
-    others: tuple[RulePlan, ...] = field(init=False)
+    concerns: frozenset[tuple[int, int | None]] = field(init=False)
 
     def __post_init__(self) -> None:
-        lists = [plan for plan in self.plans if plan.followed is None]
-        object.__setattr__(self, "followed", tuple(p for p in self.plans if p.followed is not None))
-        object.__setattr__(self, "aggregations", tuple(p for p in lists if p.rule.aggregation is not None))
-        object.__setattr__(self, "others", tuple(p for p in lists if p.rule.aggregation is None))
+        object.__setattr__(self, "joins", tuple(plan for plan in self.plans if plan.followed is None))
+        object.__setattr__(self, "followed", tuple(plan for plan in self.plans if plan.followed is not None))
+        object.__setattr__(self, "concerns", frozenset(one for plan in self.plans for one in plan.concerns()))
+
+    def is_concerned(self, pairs: frozenset[tuple[int, int]]) -> bool:
+        """Return whether a change of triples may change what is concluded. pairs: their graphs and predicates."""
+        return any((graph, predicate) in self.concerns or (graph, None) in self.concerns for graph, predicate in pairs)
 
 
 class Propagation:
@@ -93,7 +103,7 @@ class Propagation:
         self._reader = reader
         for stratum in strata:
             for plan in stratum.followed:
-                plan.begin(before, reader)
+                plan.begin(self._graph, reader)
         self._rows_max = rows_max
         self._derived = 0
         self._stays = NO_QUADS
@@ -131,7 +141,7 @@ class Propagation:
                 heads.append(self._made(plan, plan.all_heads(self._graph, self._reader)))
             front = self._inserted(heads)
             if stratum.is_recursive:
-                self._insert(number, front)
+                self._insert(number, front.triples())
         return self._outcome(change.additions.triples(), gone, promoted)
 
     def follow_rules(
@@ -171,31 +181,25 @@ class Propagation:
     def _run(self, number: int, added: Collection[str] = ()) -> None:
         """added: names of rules that have concluded nothing yet."""
         stratum = self._strata[number]
+        if not (stratum.is_concerned(self._graph.pairs()) or any(plan.rule.name in added for plan in stratum.plans)):
+            return
         total = self._graph.difference()
         come, gone = total.additions.triples(), gone_of(total)
-        now = self._graph.now
-        lost = [self._overdelete(number, come, gone)]
+        lost = self._overdelete(number, come, gone, total.tombstones)
         if number in self._ranks:
-            self._ranks[number].forget(joined((*lost, gone)))
+            self._ranks[number].forget(joined((lost, gone)))
         anew = []
-        for plan in stratum.aggregations:
-            self.at_work = plan.rule
-            keys = plan.touched(come, gone, self._before, now, self._reader)
-            front = self._may_go(plan.heads_of(keys, self._before, self._reader))
-            self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
-            lost.append(front)
-            anew.append((plan, plan.heads_of(keys, now, self._reader)))
         for plan in stratum.plans:
             if plan.rule.name in added:
                 self.at_work = plan.rule
                 anew.append((plan, plan.all_heads(self._graph, self._reader)))
-        restored = self._restored(number, joined([*lost, gone]))
+        restored = self._restored(number, joined([lost, gone]))
         front = self._inserted([*(self._made(*one) for one in anew), restored], number)
-        self._insert(number, joined((come, front)), gone)
+        self._insert(number, joined((come, front.triples())), gone)
 
-    def _overdelete(self, number: int, come: Quads, gone: Quads) -> Quads:
+    def _overdelete(self, number: int, come: Quads, gone: Quads, gone_batch: Batch | None) -> Quads:
         """Let the inferred triples go that rested on what has gone, or on the absence of what has come, unless ranks
-        say that they stay. Return these.
+        say that they stay. Return these. gone_batch: what has gone.
 
         One that stays may rest on what has come, and on another one that goes later. So with ranks each round after the
         first looks at the graph as it was just before what the round starts from has gone."""
@@ -203,29 +207,33 @@ class Propagation:
         if found_lost is not None:
             return found_lost
         stratum, ranks = self._strata[number], self._ranks.get(number)
-        lost, front, shut_out, over = NO_QUADS, gone, come, self._before
+        lost, front, over = NO_QUADS, gone, self._before
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
-        may_rank = stratum.is_recursive and self._may_rank and not stratum.followed
-        while len(front[0]) or len(shut_out[0]):
-            found = []
-            for plan in stratum.others:
-                self.at_work = plan.rule
-                found.append(plan.from_changes(plan.ways, front, over, self._reader))
-                if len(shut_out[0]):
-                    found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
+        may_rank, is_first = stratum.is_recursive and self._may_rank, bool(stratum.followed) and len(come[0]) > 0
+        while len(front[0]) or is_first:
+            found, is_first = self._heads_from(stratum, _changes(over, deleted=gone_batch)), False
             for plan in stratum.followed:
                 self.at_work = plan.rule
                 found.append(plan.lost_heads(self._graph, self._reader))
-            front, shut_out = self._may_go(joined(found)), NO_QUADS
+            front = self._may_go(joined(found))
             if ranks is None and may_rank and len(lost[0]) + len(front[0]) > allowed:
                 ranks = self._ranks[number] = self._ranked(number)
             if ranks is not None:
                 front, over = taken(front, ~self._stands(number, ranks, front)), self._graph.now
-            self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
+            gone_batch = _batch_or_none(front)
+            self._graph.change(Difference(NOTHING.additions, gone_batch))
             lost = joined((lost, front))
             if not stratum.is_recursive:
                 break
         return lost
+
+    def _heads_from(self, stratum: StratumPlan, changes: Sequence[Change]) -> list[Quads]:
+        """Return the heads that changes of the graph lead to by those rules whose bodies are one delta join."""
+        found = []
+        for plan in stratum.joins:
+            self.at_work = plan.rule
+            found += [plan.heads_from(change, self._reader) for change in changes]
+        return found
 
     def _lost_by_fact(self, number: int, gone: Quads) -> Quads | None:
         """Do the same as _overdelete for few triples and plain rules; None: these are not."""
@@ -263,13 +271,13 @@ class Propagation:
         for plan in self._settled(number):
             self.at_work = plan.rule
             seeds = plan.given_heads(quads)
-            if plan.rule.aggregation is not None or plan.followed is not None:
+            if plan.rule.aggregation is not None:
                 heads = plan.heads_of(seeds, self._graph.now, self._reader)
                 stands |= is_held(read_of(heads), quads)
                 continue
             if not seeds.length:
                 continue
-            for table in self._reader.solve(plan.body, self._graph.now, plan.rule.into, seeds):
+            for table in self._reader.solve(plan.body, self._graph.now, seeds):
                 highest = np.zeros(table.length, np.int64)
                 for pattern in plan.rule.patterns:
                     ranks.raise_to(highest, plan.instances(pattern, table))
@@ -280,23 +288,24 @@ class Propagation:
     def _ranked(self, number: int) -> Ranks:
         """Derive a recursive stratum anew as it was, to know in which round each of its triples comes. Those that are
         explicit by now get no rank."""
-        ranks, graph, now = Ranks(), self._graph, self._graph.now
-        plans = self._settled(number)
+        stratum, ranks, graph, now = self._strata[number], Ranks(), self._graph, self._graph.now
         inferred = self._before.inferred(self._graphs)
         mine = np.zeros(len(inferred[0]), np.bool_)
-        for plan in self._strata[number].plans:
+        for plan in stratum.plans:
             mine |= plan.may_be_heads(inferred)
         asked = taken(inferred, mine)
-        self._graph = ChangingGraph(self._before)
+        self._graph = ChangingGraph(self._before, notes=True)
         self._graph.change(Difference(NOTHING.additions, _batch_or_none(asked)))
+        bodies = [(plan, FollowedBody(plan.node)) for plan in stratum.followed]
+        for _, body in bodies:
+            body.begin(self._graph, self._reader.new_evaluation())
         front = self._inserted([self._restored(number, asked)])
-        while len(front[0]):
-            ranks.put(front)
-            found = []
-            for plan in plans:
-                if plan.rule.aggregation is None:
-                    self.at_work = plan.rule
-                    found.append(plan.from_changes(plan.ways, front, self._graph.now, self._reader))
+        while len(front):
+            ranks.put(front.triples())
+            found = self._heads_from(stratum, _changes(self._graph.now, inserted=front))
+            for plan, body in bodies:
+                self.at_work = plan.rule
+                found.append(plan.made_of(body, body.gained(self._graph), self._reader))
             front = self._inserted([joined(found)])
         self._graph = graph
         assert self._graph.now is now
@@ -336,25 +345,25 @@ class Propagation:
 
     def _insert(self, number: int, front: Quads, gone: Quads = NO_QUADS) -> None:
         """Derive from what has come, and from the absence of what has gone, until nothing new follows."""
-        stratum = self._strata[number]
+        stratum, new = self._strata[number], None
         while len(front[0]) or len(gone[0]):
             search = self._search(number, front)
             if search is not None and search.may_insert:
-                front, gone = self._insert_by_fact(search, number, front), NO_QUADS
+                front, gone, new = self._insert_by_fact(search, number, front), NO_QUADS, None
                 if not len(front[0]):
                     break
             found = []
-            for plan in stratum.others:
+            changes = _changes(self._graph.now, inserted=_batch_or_none(front) if new is None else new)
+            for plan in stratum.joins:
                 self.at_work = plan.rule
-                found.append(self._made(plan, plan.from_changes(plan.ways, front, self._graph.now, self._reader)))
-                if len(gone[0]):
-                    found.append(self._made(plan, plan.from_changes(plan.let_in, gone, self._graph.now, self._reader)))
+                found += [self._made(plan, plan.heads_from(change, self._reader)) for change in changes]
             for plan in stratum.followed:
                 self.at_work = plan.rule
                 found.append(self._made(plan, plan.gained_heads(self._graph, self._reader)))
-            front, gone = self._inserted(found, number), NO_QUADS
+            new, gone = self._inserted(found, number), NO_QUADS
             if not stratum.is_recursive:
                 break
+            front = new.triples()
 
     def _insert_by_fact(self, search: FactSearch, number: int, front: Quads) -> Quads:
         """Derive from few triples by plain rules; return those that are left for a round of columns."""
@@ -381,13 +390,13 @@ class Propagation:
                 f"{self._derived} triples are derived in one change by now, more than rules_rows_max = {self._rows_max}"
             )
 
-    def _inserted(self, found: Sequence[Quads], number: int = -1) -> Quads:
+    def _inserted(self, found: Sequence[Quads], number: int = -1) -> Batch:
         """Let come those of some heads that are not there; return these. number: of the stratum, if it may have
         ranks."""
         self._reader.limits.check()
-        new = self._graph.add(joined(found)).additions.triples()
-        if number in self._ranks and len(new[0]):
-            self._ranks[number].put(new)
+        new = self._graph.add(joined(found)).additions
+        if number in self._ranks and len(new):
+            self._ranks[number].put(new.triples())
         return new
 
     # --- explicit and inferred ----------------------------------------------------------------------------------------
@@ -413,6 +422,26 @@ class Propagation:
         ended = taken(all_gone, self._is_inferred(all_gone))
         marks, unmarked = hidden(joined((new, kept))), hidden(joined((ended, promoted)))
         return Difference(build_batch(*joined((all_come, marks))), _batch_or_none(joined((all_gone, unmarked))))
+
+
+def _changes(over: Read, inserted: Batch | None = None, deleted: Batch | None = None) -> list[Change]:
+    """Return changes of a graph for delta joins, some triples at a time. The graph has the triples: it is the one after
+    they are inserted, or before they are deleted."""
+    stored = over.stored
+    return [
+        Change(stored, stored, *((piece, EMPTY) if batch is inserted else (EMPTY, piece)))
+        for batch in (inserted, deleted)
+        for piece in _pieces(batch)
+    ]
+
+
+def _pieces(batch: Batch | None) -> Iterator[BatchSet]:
+    if batch is None or len(batch) <= SEEDS_MAX:
+        yield from () if batch is None or not len(batch) else (BatchSet.of((batch,), disjoint=True),)
+        return
+    quads = batch.triples()
+    for start in range(0, len(batch), SEEDS_MAX):
+        yield batch_set([column[start : start + SEEDS_MAX] for column in quads])
 
 
 def stratum_plans(program: Program, plan_of: Callable[[Rule], RulePlan]) -> tuple[StratumPlan, ...]:

@@ -24,7 +24,7 @@ from wukongs.cluster.reads.requests import CHANGED, RUN
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
-from wukongs.incremental.leaves import DeltaJoin
+from wukongs.incremental.versions import Evaluation
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
@@ -141,14 +141,14 @@ def follow(nodes: list[Any], engine: wukongs.Engine, seed: int, views: int, step
 
 @pytest.mark.parametrize(("count", "replicas"), [(3, 1), slow(1, 1), slow(3, 2)])
 def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    explored, right = list[bool](), DeltaJoin._explored
+    explored, right = list[bool](), Evaluation.run_versions
 
-    def count_rows(self: DeltaJoin, *given: Any) -> BindingTable:
-        found = right(self, *given)
-        explored.append(found.length > 0)
+    def count_rows(self: Evaluation, node: Any, stored: Any, *given: Any) -> BindingTable:
+        found = right(self, node, stored, *given)
+        explored.append(found.length > 0 and self.is_divided(stored))
         return found
 
-    monkeypatch.setattr(DeltaJoin, "_explored", count_rows)
+    monkeypatch.setattr(Evaluation, "run_versions", count_rows)
     with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
         assert follow(nodes, engine, 1, 15, 8) >= 8
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"

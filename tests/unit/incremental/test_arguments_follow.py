@@ -253,7 +253,7 @@ def every_part_is_the_same_for_all(patch: pytest.MonkeyPatch) -> None:
 
 def limit_cuts_the_rows_of_all_arguments(patch: pytest.MonkeyPatch) -> None:
     right = Evaluation.run_over
-    patch.setattr(Evaluation, "run_over", lambda self, *given, number=None: right(self, *given))
+    patch.setattr(Evaluation, "run_over", lambda self, *given, number=None, **rest: right(self, *given, **rest))
 
 
 MUTANTS = (

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.incremental.test_views_follow import follow
 from wukongs.csparql.terms import Variable
-from wukongs.incremental import cuts, iterate, operators
+from wukongs.incremental import cuts, iterate, leaves, operators
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
@@ -127,7 +127,41 @@ def rows_are_counted_once_per_changed_triple(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeltaJoin, "_each_once", lambda self, found: reduce(tables.union, found))
 
 
+def one_match_of_a_pattern_alone_is_lost(patch: pytest.MonkeyPatch) -> None:
+    right = leaves.matches_in
+
+    def matches(*given: Any) -> Any:
+        found = right(*given)
+        return found if found is None or not found.length else found.take(np.arange(found.length - 1))
+
+    patch.setattr(leaves, "matches_in", matches)
+
+
+def known_partners_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A row whose partner was deleted had none before."""
+    right = operators.Existing._at
+
+    def at(self: Any, rows: ZSet, changed: Any, change: Change, side: Side) -> ZSet:
+        other = None if changed is None else changed.negated()
+        return right(self, rows, other, change, side)
+
+    patch.setattr(operators.Existing, "_at", at)
+
+
+def groups_before_have_what_was_inserted(patch: pytest.MonkeyPatch) -> None:
+    right = operators.Reduce.difference
+
+    def difference(self: Any, changed: ZSet, change: Change) -> ZSet:
+        found: ZSet = right(self, changed.take(np.flatnonzero(changed.weights < 0)), change)
+        return found
+
+    patch.setattr(operators.Reduce, "difference", difference)
+
+
 MUTANTS = (
+    one_match_of_a_pattern_alone_is_lost,
+    known_partners_are_forgotten,
+    groups_before_have_what_was_inserted,
     all_subjects_are_new,
     rows_are_counted_once_per_changed_triple,
     groups_keep_what_was_deleted,
@@ -170,7 +204,7 @@ def others_do_not_hold_it(patch: pytest.MonkeyPatch) -> None:
 
 def only_the_first_is_looked_at(patch: pytest.MonkeyPatch) -> None:
     right = Change.united
-    patch.setattr(Change, "united", lambda self, members: right(self, members[:1]))
+    patch.setattr(Change, "united", lambda self, members, holds: right(self, members[:1], holds))
 
 
 def inferred_triples_are_explicit(patch: pytest.MonkeyPatch) -> None:

@@ -571,7 +571,7 @@ def test_a_rule_for_which_there_is_no_memory_is_paused(monkeypatch: pytest.Monke
 
     with wukongs.Engine(rules=COPY) as engine:
         stream = engine.stream(A, batch_ms=100)
-        monkeypatch.setattr(RulePlan, "from_changes", none_left)
+        monkeypatch.setattr(RulePlan, "heads_from", none_left)
         monkeypatch.setattr(RulePlan, "heads_of", none_left)
         monkeypatch.setattr(FactSearch, "new", none_left)
         stream.push([(node("a"), node("p"), node("b"), 50)])

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wukongs
@@ -22,10 +23,14 @@ from tests.unit.rules.test_engine_rules import found, inferred, update
 from wukongs import errors
 from wukongs.csparql.algebra import Join, Node
 from wukongs.csparql.parser_rules import parse_rules
+from wukongs.incremental.leaves import DeltaJoin
+from wukongs.incremental.operators import Reduce
 from wukongs.incremental.zset import ZSet
 from wukongs.rules import followed_bodies, program, propagation
-from wukongs.rules.changing_graph import ChangingGraph
+from wukongs.rules.changing_graph import NOTHING, ChangingGraph
 from wukongs.rules.followed_bodies import FollowedBody
+from wukongs.rules.ranks import Ranks
+from wukongs.store.tombstones import Difference
 
 PREFIX = f"PREFIX : <{EX}>\n"
 KINDS = ("pattern", "pattern", "filter", "union", "graph", "group", "values", "bind", "exists", "optional", "minus")
@@ -230,7 +235,20 @@ def test_a_circle_through_optional_is_refused(engine: Any) -> None:
 
 
 def check_program(seed: int, steps: int) -> int:
-    """Follow random rules over a graph that changes; return how many of them are no lists."""
+    """Follow random rules over a graph that changes, in columns and a few triples at a time; return how many of them
+    are no lists."""
+    with pytest.MonkeyPatch.context() as patch:
+        if seed % 2:
+            patch.setattr(propagation, "FACTS_MAX", -1)
+        if seed % 3 == 0:
+            patch.setattr(propagation, "SEEDS_MAX", 3)
+        if seed % 5 == 0:
+            patch.setattr(propagation, "RANKLESS_MIN", 0)
+            patch.setattr(propagation, "RANKLESS_FACTOR", 0)
+        return _check_program(seed, steps)
+
+
+def _check_program(seed: int, steps: int) -> int:
     random = Random(seed)
     explicit: set[Triple] = set()
     installed: list[tuple[str, Rule]] = []
@@ -358,7 +376,8 @@ def _nothing_lost(patch: pytest.MonkeyPatch) -> None:
 
 def _marks_stand_still(patch: pytest.MonkeyPatch) -> None:
     """Each move has all changes of the propagation."""
-    patch.setattr(ChangingGraph, "since", lambda graph, mark: graph.difference())
+    since = ChangingGraph.since
+    patch.setattr(ChangingGraph, "since", lambda graph, mark, before: since(graph, 0, before))
 
 
 def _reads_too_little(patch: pytest.MonkeyPatch) -> None:
@@ -376,10 +395,63 @@ def _joined_on_the_wrong_side(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(followed_bodies, "_joined_below", joined)
 
 
+def _first_pattern_only(patch: pytest.MonkeyPatch) -> None:
+    """A delta join begins with its first pattern only."""
+    found = DeltaJoin.found
+
+    def of_first(join: DeltaJoin, change: Any) -> Any:
+        join._plans = join._plans[:1]
+        return found(join, change)
+
+    patch.setattr(DeltaJoin, "found", of_first)
+
+
+def _deletes_are_read_after(patch: pytest.MonkeyPatch) -> None:
+    """What rested on deleted triples is looked for in a graph without them."""
+    changes = propagation._changes
+
+    def of_graph(over: Any, inserted: Any = None, deleted: Any = None) -> Any:
+        gone = ChangingGraph(over)
+        gone.change(Difference(NOTHING.additions, deleted))
+        return changes(gone.now, inserted, deleted)
+
+    patch.setattr(propagation, "_changes", of_graph)
+
+
+def _first_piece_only(patch: pytest.MonkeyPatch) -> None:
+    """Of many triples only the first ones lead to heads."""
+    changes = propagation._changes
+    patch.setattr(propagation, "SEEDS_MAX", 3)
+    patch.setattr(propagation, "_changes", lambda *args, **quads: changes(*args, **quads)[:1])
+
+
+def _groups_of_inserts_only(patch: pytest.MonkeyPatch) -> None:
+    """A group that has lost a row stays as it was."""
+    difference = Reduce.difference
+
+    def of_inserts(reduce: Reduce, changed: ZSet, change: Any) -> ZSet:
+        return difference(reduce, changed.take(np.flatnonzero(changed.weights > 0)), change)
+
+    patch.setattr(Reduce, "difference", of_inserts)
+
+
+def _ranks_of_no_body(patch: pytest.MonkeyPatch) -> None:
+    """A derivation left from any triples is enough for one to stay."""
+    patch.setattr(propagation, "RANKLESS_MIN", 0)
+    patch.setattr(propagation, "RANKLESS_FACTOR", 0)
+    patch.setattr(Ranks, "raise_to", lambda ranks, found, quads: None)
+    patch.setattr(Ranks, "of", lambda ranks, quads: np.ones(len(quads[0]), np.int64))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
+        _first_pattern_only,
+        _deletes_are_read_after,
+        _first_piece_only,
+        _groups_of_inserts_only,
+        _ranks_of_no_body,
         _deleted_are_netted,
         _kept_is_lost,
         _never_installed,

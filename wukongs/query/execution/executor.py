@@ -569,8 +569,10 @@ class Executor:
         for self._given in parts:
             solutions = self.run(pattern, 1 if len(bindings.variables) == 1 == given.length else None)
             made = [variable for variable in solutions.variables if variable in assigned]
-            agreeing = operators.project(solutions, [_GIVEN, *made])
-            numbers.append(operators.join(bindings, agreeing, limits.rows_max).column(_GIVEN))
+            if made:  # their values must agree with those of the rows
+                agreeing = operators.project(solutions, [_GIVEN, *made])
+                solutions = operators.join(bindings, agreeing, limits.rows_max)
+            numbers.append(solutions.column(_GIVEN))
             limits.back_to(mark, 8 * len(numbers[-1]))
             mark = limits.mark()
         return put_together(numbers) if numbers else np.empty(0, np.int64)

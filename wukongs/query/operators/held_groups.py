@@ -399,8 +399,11 @@ class HeldGroups:
     def _rows_of(self, slots: Int64Array, terms: TermSpace) -> tuple[Int64Array, ...]:
         current().hold(16 * len(slots) * (len(self._keys) + len(self._aggregates)))
         for number, texts in enumerate(self._texts):
-            if texts:
-                places, ids = np.array(list(texts), np.int64), terms.ids(list(texts.values()))
+            wanted = texts
+            if len(slots) < len(texts):  # few groups have changed, and many have results without ids of their own
+                wanted = {slot: texts[slot] for slot in slots.tolist() if slot in texts}
+            if wanted:
+                places, ids = np.array(list(wanted), np.int64), terms.ids(list(wanted.values()))
                 self._results[number, places] = ids
                 for slot in places[is_inlined(ids)].tolist():
                     del texts[slot]
