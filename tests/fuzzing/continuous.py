@@ -379,6 +379,8 @@ def beside_stored(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
                 f"OPTIONAL {{ {limit} FILTER(?v1 > ?x{number}) }}",
                 f"OPTIONAL {{ {room} OPTIONAL {{ {stored % f'?x{number} :part ?h{number} .'} }} }}",
                 f"MINUS {{ {part} }}",
+                part,
+                f"{room} FILTER(?s != ?x{number})",
                 f"FILTER EXISTS {{ {part} }}",
                 f"FILTER NOT EXISTS {{ {part} }}",
                 f"{{ {part} }} UNION {{ {within(rng, clause, f'?s :state ?x{number} .')} }}",

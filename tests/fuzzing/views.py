@@ -41,13 +41,15 @@ PATHS_SHARE = 0.3
 """The share of the others that have views of paths."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
+RARE, RARE_FACTOR = ("refresh", "search"), 5
+"""These operators have to be in a smaller share: few texts need them."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
 """The views that have arguments; and the contents of an argument that have to be among those that are compared."""
 TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("iterate", "origins"),
+    *("iterate", "origins", "search"),
     *("template", "constant", "groups", "distinct", "content", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )
@@ -137,7 +139,10 @@ class Lives(Tally):
     def faults(self) -> list[str]:
         """Say which operators the views hardly had."""
         least = int(MOVED_SHARE * self.moved["linear"])
-        few = [f"{kind}: {self.moved[kind]}, {least} at least" for kind in KINDS if self.moved[kind] < least]
+        wanted = {kind: least // RARE_FACTOR if kind in RARE else least for kind in KINDS}
+        few = [
+            f"{kind}: {self.moved[kind]}, {most} at least" for kind, most in wanted.items() if self.moved[kind] < most
+        ]
         for kind, count in (("arguments", self.bound), ("arguments in the text", self.written)):
             if count < int(ARGUMENTS_SHARE * self.queries):
                 few.append(f"{kind}: {count}, {int(ARGUMENTS_SHARE * self.queries)} at least")

@@ -13,9 +13,12 @@ import numpy as np
 
 from wukongs.csparql.algebra import (
     Bgp,
+    Call,
     Distinct,
     Extend,
     Filter,
+    GraphNames,
+    GraphVersion,
     Group,
     Join,
     LeftJoin,
@@ -38,13 +41,14 @@ from wukongs.csparql.scope import (
     mentioned_variables,
     node_expressions,
 )
-from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.incremental.walkable import is_walkable
+from wukongs.csparql.terms import XSD, Term, Variable, iri
+from wukongs.incremental.walkable import walked
 from wukongs.query.execution.argument_rows import NUMBER, BoundQuery
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH, ARGUMENTS_IRI
 from wukongs.store.term_ids import integer_ids
 
 ARGUMENTS = iri(ARGUMENTS_IRI)
+_NO_LENGTH = f'"0"^^<{XSD}integer>'
 
 
 def _predicate(column: int) -> Term:
@@ -126,16 +130,46 @@ class Lifted:
                 return Project(self._lift(pattern), (*variables, *self.variables))
             case Filter() | Extend() | Distinct() | OrderBy() | Slice():
                 return replace(node, pattern=self._lift(node.pattern))
+            case PathPattern() if (found := self._lifted_path(node)) is not None:
+                return found
             case _:
                 lifted = Join(self.arguments, node)
-                if not isinstance(node, Values) and not self._is_walked(node):
+                if not isinstance(node, Values):
                     self._leaves.add(id(lifted))
                 return lifted
 
-    def _is_walked(self, node: Node) -> bool:
-        """Whether a part is a path that leads from the terms as from any node. One of no length does not: it leads from
-        a term that the graph does not know to itself."""
-        return is_walkable(node) and isinstance(node, PathPattern) and not is_nullable(node.path)
+    def _lifted_path(self, node: PathPattern) -> Node | None:
+        """Return a path with the number and the terms of an argument; None if it can only be asked for given terms.
+
+        A path leads from a term as from any node, but that it leads from one that the graph does not know to itself,
+        if it may have no length. So walks between two nodes and those of no length are parts of their own."""
+        ends = node.subject, node.object
+        if not is_nullable(node.path) or not any(isinstance(end, Variable) and end.is_argument for end in ends):
+            return Join(self.arguments, node)
+        path = walked(node.path)
+        if isinstance(node.graph, GraphVersion) or (path is not None and is_nullable(path)):
+            return None
+        nowhere = self._of_no_length(node)
+        if path is None or node.subject == node.object:
+            return nowhere
+        walks = Join(self.arguments, Filter(Call("!", (Call("SAMETERM", ends),)), replace(node, path=path)))
+        return Union(walks, nowhere)
+
+    def _of_no_length(self, node: PathPattern) -> Node:
+        """Return the solutions of a path that lead from a term of an argument to itself."""
+        assert not isinstance(node.graph, GraphVersion), node
+        found: Node = self.arguments
+        if isinstance(node.graph, Variable):
+            found = Join(found, GraphNames(node.graph))
+        bound = {*self.variables, node.graph}
+        ends = (node.subject, node.object) if node.subject in bound else (node.object, node.subject)
+        for known, other in (ends, (Term(_NO_LENGTH), node.length)):
+            if isinstance(other, Variable) and other not in bound:
+                found = Extend(found, other, known)
+                bound.add(other)
+            elif other is not None and other != known:
+                found = Filter(Call("SAMETERM", (known, other)), found)
+        return found
 
     def _needs(self, node: Node) -> bool:
         """Whether a part that is joined with one of each argument is not the same for all, and does not bind the terms

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
+from operator import not_
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
 from wukongs.csparql.algebra import (
+    Bgp,
+    DatasetClause,
     Distinct,
     Exists,
     Extend,
@@ -46,6 +49,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.exploration_order import explorable_operands, is_explorable
 from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.scope import exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands, parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.incremental.counted import Counted
@@ -170,6 +174,8 @@ class Part:
     alone: tuple[WindowJoin, ...]
     estimated_rows: float = 0.0
     """The rows of all steps of the plans that evaluate the patterns of `alone` anew."""
+    is_split: bool = False
+    """Whether patterns below it are kept that the executor does not find by themselves (see _split)."""
     is_wide: bool = False
     """Whether the leaves have many more rows than the executor would look at: then only those of `alone` are kept."""
     _is_in_step: bool = False
@@ -205,6 +211,8 @@ class Part:
             join.skip()
         self._refusals_above.passed()
         if not self._refusals.passed():
+            return False
+        if self.is_split and self.estimated_rows < JOINED_MIN:
             return False
         return is_worth_it(self.estimated_rows if self.node is not None else self.joins[0].join.estimated_rows)
 
@@ -246,6 +254,8 @@ class Part:
         if found is not None:
             self._is_in_step = True
             return [found]
+        if self.is_split:
+            return []
         rows = [_of_join(join, wants_change=wants_change) for join in self.alone]
         if self.node is None:  # DISTINCT
             rows = [replace(one, table=tables.distinct(one.table), change=None) for one in rows]
@@ -472,15 +482,23 @@ class Maintained:
         """Return what keeps the rows of a node; None if that cannot be, or only those of a part below it."""
         if RowWise.of(node) is not None:
             join = self._join_of(node)
-            return None if join is None else Part(node, join, (join,), (join,))
-        if not _may_be_followed(node) or any(self._reads_otherwise(one) for one in parts_of(node)):
+            if join is not None:
+                return Part(node, join, (join,), (join,))
+        elif not _may_be_followed(node):
             return None
-        joins, clause = list[WindowJoin](), self._evaluation.clause
+        if any(self._reads_otherwise(one) for one in parts_of(node)):
+            return None
+        joins, clause, split = list[WindowJoin](), self._evaluation.clause, list[int]()
 
-        def leaf(part: Node) -> WindowJoin | DeltaJoin | None:
+        def leaf(part: Node) -> Operator | None:
             if is_of_stored(part, clause):
                 return DeltaJoin.of(part, self._evaluation)
             join = self._join_of(part)
+            if join is None and (apart := _split(part, clause)) is not None:
+                first = len(joins)
+                found = operator_of(apart, self._evaluation)
+                split.extend(id(one.node) for one in joins[first:])
+                return found
             joins.extend([] if join is None else [join])
             return join
 
@@ -500,7 +518,9 @@ class Maintained:
         if not isinstance(top, Grouped | Counted | Cut):
             top = Counted(names_of(node), (top,), is_distinct=False)
         alone = set(map(id, _found_alone(node)))
-        return Part(node, top, tuple(joins), tuple(join for join in joins if id(join.node) in alone))
+        alone.update(split)
+        alone_joins = tuple(join for join in joins if id(join.node) in alone)
+        return Part(node, top, tuple(joins), alone_joins, is_split=bool(split))
 
     def _reads_otherwise(self, node: object) -> bool:
         """Return whether a node reads graphs in a way that no operator beside windows follows."""
@@ -518,6 +538,20 @@ class Maintained:
         while isinstance(node, Extend) and is_argument(node.variable):
             node = node.pattern
         return None if clause is None else WindowJoin(node, rows, join, names_of(node), clause)
+
+
+def _split(node: Node, clause: DatasetClause) -> Node | None:
+    """Return patterns over windows with some over any stored graph (GRAPH ?g) as a join of both; None for other
+    nodes."""
+    if isinstance(node, Filter) and not exists_patterns(node.condition):
+        below = _split(node.pattern, clause)
+        return None if below is None else replace(node, pattern=below)
+    if not isinstance(node, Bgp):
+        return None
+    is_open = [isinstance(one.graph, Variable) and is_stored(one.graph, clause) for one in node.patterns]
+    parts = (tuple(compress(node.patterns, chosen)) for chosen in (map(not_, is_open), is_open))
+    windows, stored = map(Bgp, parts)
+    return Join(windows, stored) if windows.patterns and stored.patterns else None
 
 
 def _is_followed(found: tuple[int, Operator]) -> bool:

@@ -20,6 +20,7 @@ The rules, with d for the change of a part, f for its content before and t for i
 * GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
 * paths (Reached): the pairs that changed edges begin or end, from the origins that are asked for (iterate.py).
+* other paths between variables (Searched): from the nodes that lead to changed edges, before and after (searched.py).
 * LIMIT (Cut): rows in d are inserted among the first ones, of all or of each argument; others are behind them.
 * a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
@@ -71,6 +72,7 @@ from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, is_of_stored, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
+from wukongs.incremental.searched import Searched
 from wukongs.incremental.versions import Above, Change, Evaluation
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.binding_table import BindingTable
@@ -444,8 +446,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
-        case PathPattern() if (reached := Reached.of(node, evaluation)) is not None:
-            return reached
+        case PathPattern() if evaluation.leaf is None:
+            return Reached.of(node, evaluation) or Searched.of(node, evaluation) or Refresh.of(node, evaluation)
         case Join():
             is_whole = (lambda one: False) if lifted is None else lifted.is_leaf
             ordered = paths_last(node, evaluation, is_whole)
@@ -487,7 +489,9 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
 
 def _has_partners(node: Node, evaluation: Evaluation) -> bool:
     """Return whether the rows for which a part of an EXISTS has other solutions are compatible with its change."""
-    return (isinstance(node, Bgp) and bool(node.patterns)) or (evaluation.leaf is None and has_rule(node, evaluation))
+    if evaluation.leaf is None and (has_rule(node, evaluation) or Searched.of(node, evaluation) is not None):
+        return True
+    return isinstance(node, Bgp) and bool(node.patterns)
 
 
 def _is_plain(pattern: Node) -> bool:

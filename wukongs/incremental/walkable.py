@@ -1,9 +1,10 @@
-"""Which paths are followed by rule, as far as their text says it."""
+"""Which paths have walks that may be kept, as far as their text says it."""
 
 from __future__ import annotations
 
 from wukongs.csparql.algebra import GraphVersion, Node, PathPattern
 from wukongs.csparql.paths import (
+    Inverse,
     OneOrMore,
     Path,
     Repeated,
@@ -16,12 +17,12 @@ from wukongs.csparql.paths import (
 from wukongs.csparql.terms import Variable
 
 LINKS_MAX = 64
-"""A path with more links, once its repetitions are written out, is evaluated anew."""
+"""The walks of a path with more links, once its repetitions are written out, are not kept."""
 
 
 def is_walkable(node: Node) -> bool:
-    """Return whether a part is a path that may be followed by rule. Those are evaluated anew that ask for lengths, that
-    lead back to where they began (`?x :p+ ?x`), those over any graph, and those of no length from an argument."""
+    """Return whether a part is a path whose walks may be kept. They are not of paths that ask for lengths, that lead
+    back to where they began (`?x :p+ ?x`), of those over any graph, and of those of no length from an argument."""
     if not isinstance(node, PathPattern) or node.length is not None or isinstance(node.graph, GraphVersion | Variable):
         return False
     ends = (node.subject, node.object)
@@ -44,4 +45,10 @@ def walked(path: Path) -> Path | None:
             return None
         case Repeated(path=inner, low=0, high=high):
             return repeated(inner, 1, high)
+        case Inverse(path=inner) if is_nullable(inner):
+            below = walked(inner)
+            return None if below is None else Inverse(below)
+        case OneOrMore(path=inner) if is_nullable(inner):
+            below = walked(inner)
+            return None if below is None else OneOrMore(below)
     return path

@@ -132,7 +132,10 @@ class QueryMaker:
         rng = self.rng
         if self._of_paths and rng.random() < 0.4:
             path = f"({self.path(2)}){rng.choice('++**?')}" if rng.random() < 0.8 else self.path(2)
-            return f"{self._term(NODES)} {path} {self._term(NODES)} ."
+            if rng.random() < 0.2:
+                path = f"(({self.path(1)}){rng.choice('+*?')} AS {rng.choice(('?d', '?l'))})"
+            text = f"{self._term(NODES)} {path} {self._term(NODES)} ."
+            return text if rng.random() < 0.7 else f"GRAPH {rng.choice((GRAPHS[1], '?g'))} {{ {text} }}"
         made = []
         for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
             predicate = rng.choice(VARIABLES) if rng.random() < 0.08 else rng.choice(PREDICATES)

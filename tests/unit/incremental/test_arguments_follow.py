@@ -24,10 +24,11 @@ from tests.unit.incremental.queries import (
     random_triples,
     random_update,
 )
+from wukongs.csparql.algebra import Call, Join, Values
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import XSD
-from wukongs.incremental import cuts
+from wukongs.incremental import cuts, lifted
 from wukongs.incremental.arguments import with_arguments
 from wukongs.incremental.cuts import Cut
 from wukongs.incremental.leaves import Refresh
@@ -35,6 +36,7 @@ from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.operators import EachArgument, operators_of
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
+from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.execution.bindings import where_clause
 
 VIEWS, STEPS, SEEDS = 15, 7, range(12)
@@ -46,10 +48,10 @@ NAMES = {
 """Operators that a run has to have moved, beside groups of each argument."""
 
 
-def registered(rng: random.Random, engine: wukongs.Engine, *, of_limits: bool) -> Followed | None:
+def registered(rng: random.Random, engine: wukongs.Engine, *, of_limits: bool, of_paths: bool) -> Followed | None:
     """Return a view of a random query with arguments for one or two of its variables; None for a text that is none.
-    of_limits: it has a LIMIT."""
-    text = limited(rng) if of_limits else QueryMaker(rng).query()
+    of_limits: it has a LIMIT; of_paths: it has paths."""
+    text = limited(rng) if of_limits else QueryMaker(rng, of_paths=of_paths).query()
     try:
         known = {variable.name for variable in mentioned_variables(where_clause(parse_query(text, None)))}
         given = [name for variable in (*VARIABLES, "?g") if (name := variable[1:]) in known]
@@ -82,9 +84,9 @@ def random_rows(rng: random.Random, view: Followed) -> list[tuple[str, ...]]:
     return [tuple(rng.choice(TERMS) for _ in view.given) for _ in range(rng.randint(1, 4))]
 
 
-def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = False) -> int:
+def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = False, of_paths: bool = False) -> int:
     """Follow views; return how many reports were not empty. moved: counts their operators; of_limits: all of them have
-    a LIMIT. Raises AssertionError."""
+    a LIMIT; of_paths: mostly of paths. Raises AssertionError."""
     rng, reports = random.Random(f"arguments {seed}"), 0
     graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
@@ -92,7 +94,7 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = Fa
         engine.update(f"INSERT DATA {{ {stored} }}")
         views = list[Followed]()
         while len(views) < VIEWS:
-            if (view := registered(rng, engine, of_limits=of_limits)) is not None:
+            if (view := registered(rng, engine, of_limits=of_limits, of_paths=of_paths)) is not None:
                 views.append(view)
         for step in range(STEPS):
             for _ in range(rng.choice((0, 1, 1, 3))):
@@ -166,12 +168,19 @@ def test_a_change_orders_the_first_rows_of_its_argument_alone(monkeypatch: pytes
         view.close()
 
 
+def test_paths_follow_their_text_for_each_argument() -> None:
+    moved = Counter[str]()
+    assert follow(1, moved, of_paths=True) > 10
+    assert moved["search"] + moved["iterate"] > 0, moved
+
+
 @pytest.mark.slow
 def test_views_follow_their_text_for_each_argument_and_many_seeds() -> None:
     moved = Counter[str]()
     for seed in range(1000, 1030):
         follow(seed, moved)
         follow(seed, of_limits=True)
+        follow(seed, of_paths=True)
     assert {*moved} >= {*NAMES, "groups", "each argument"}, moved
 
 
@@ -277,6 +286,25 @@ def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
 def the_last_one_is_that_of_all_arguments(patch: pytest.MonkeyPatch) -> None:
     right = cuts._last_places
     patch.setattr(cuts, "_last_places", lambda keys, is_known: right(np.zeros_like(keys), is_known))
+
+
+def arguments_lead_nowhere_by_no_length(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lifted, "_of_no_length", lambda self, node: Join(self.arguments, Values((), ())))
+
+
+def walks_back_count_beside_those_of_no_length(patch: pytest.MonkeyPatch) -> None:
+    always = Call("BOUND", (NUMBER,))
+    patch.setattr(lifted, "Call", lambda op, arguments: always if op == "!" else Call(op, arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutate", [arguments_lead_nowhere_by_no_length, walks_back_count_beside_those_of_no_length])
+def test_a_broken_rule_of_paths_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(follow(seed, of_paths=True) for seed in range(40))
 
 
 @pytest.mark.slow

@@ -18,10 +18,12 @@ from wukongs.incremental.groups import Grouped
 from wukongs.incremental.iterate import Reached
 from wukongs.incremental.leaves import DeltaJoin, Refresh
 from wukongs.incremental.lookups import Explored, Kept, Side
+from wukongs.incremental.searched import Searched
 from wukongs.incremental.sources import StoredGraphs
 from wukongs.incremental.versions import Change, Member
 from wukongs.incremental.zset import ZSet
 from wukongs.query.operators import operators as tables
+from wukongs.query.operators.operators import union
 from wukongs.query.paths import forest_kernels, reach
 from wukongs.query.paths.forest import no_pairs
 from wukongs.query.paths.path_machine import ANY_LINKS
@@ -367,7 +369,42 @@ def only_the_constant_at_one_end_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reached, "_find_constant", lambda self: None)
 
 
+def only_changed_edges_begin_walks(patch: pytest.MonkeyPatch) -> None:
+    right = Searched._changed
+    patch.setattr(
+        Searched,
+        "_changed",
+        lambda self, change: (right(self, change)[0].take(np.empty(0, np.int64)), union(*right(self, change))),
+    )
+
+
+def walks_are_not_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Searched, "change", lambda self, change: self._from(self._concerned(change), change.after))
+
+
+def nodes_of_searched_paths_stay(patch: pytest.MonkeyPatch) -> None:
+    right = Searched._changed
+    patch.setattr(
+        Searched,
+        "_changed",
+        lambda self, change: (right(self, change)[0], right(self, change)[1].take(np.empty(0, np.int64))),
+    )
+
+
+def deleted_edges_lead_nowhere(patch: pytest.MonkeyPatch) -> None:
+    right = Searched._changed
+    patch.setattr(
+        Searched,
+        "_changed",
+        lambda self, change: right(self, Change(change.before, change.after, change.inserted, EMPTY)),
+    )
+
+
 MUTANTS_OF_PATHS = (
+    only_changed_edges_begin_walks,
+    walks_are_not_lost,
+    nodes_of_searched_paths_stay,
+    deleted_edges_lead_nowhere,
     index_is_anywhere,
     nobody_else_takes_it,
     new_origins_are_not_asked,

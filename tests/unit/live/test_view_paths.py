@@ -163,9 +163,23 @@ def test_large_changes_are_evaluated_anew(engine: Any) -> None:
     assert read.path.user.reason == "much of the graph has changed at once"
 
 
-def test_paths_without_a_rule_are_refreshed(engine: Any) -> None:
-    for number, where in enumerate((f"?x {P}+ ?x", f"GRAPH ?g {{ ?x {P}+ ?y }}", f"?x ({P}+ AS ?n) ?y")):
-        read = Read(engine, f"v{number}", where)
-        assert "refresh" in read.view.explain()
-        insert(engine, link(50 + number, 10))
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        (f"?x {P}+ ?x", "search"),
+        (f"GRAPH ?g {{ ?x {P}+ ?y }}", "search"),
+        (f"?x ({P}+ AS ?n) ?y", "search"),
+        (f"?x {P}{{1,100}} ?y", "search"),
+        (f"{node(10)} ({P}+ AS ?n) ?y", "refresh"),
+    ],
+)
+def test_other_paths_are_searched_from_the_nodes_that_are_concerned(engine: Any, where: str, kind: str) -> None:
+    read = Read(engine, "v", where)
+    assert kind in read.view.explain()
+    for at in (50, 51):
+        insert(engine, link(at, 10), f"GRAPH <http://e/g> {{ {link(at, 10)} }}")
         read.changed()
+    delete(engine, link(50, 10), f"GRAPH <http://e/g> {{ {link(51, 10)} }}")
+    read.changed()
+    if kind == "search":
+        assert read.view.stats()["kept_bytes"] == 0

@@ -13,7 +13,8 @@ from wukongs.csparql.algebra import Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.expressions.expressions import holds
-from wukongs.query.operators.ordering import order_by, ranks_of, ranks_of_ids
+from wukongs.query.operators.operators import distinct, project
+from wukongs.query.operators.ordering import first_distinct, order_by, ranks_of, ranks_of_ids
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.query.terms.values import value_of
 from wukongs.store.term_registry import TermRegistry
@@ -70,12 +71,29 @@ def test_the_first_rows_of_an_order_are_the_same_when_only_these_are_wanted(seed
     numbers = terms.ids(typed("integer", *(str(rng.randrange(6)) for _ in range(60))))
     names = terms.ids([f"<http://e/{rng.randrange(9)}>" for _ in range(60)])
     table = BindingTable((X, Y), (numbers, names), 60)
+    third = np.array([rng.randrange(3) for _ in range(60)])
     for conditions in ([(X, False)], [(X, True), (Y, False)], [(Y, True), (X, True)]):
-        whole = order_by(table, conditions, terms)
+        ties = (names, third)
+        whole = order_by(table, conditions, terms, ties=ties)
         for wanted in (0, 1, 7, 59, 60, 100):
-            found = order_by(table, conditions, terms, wanted)
+            found = order_by(table, conditions, terms, wanted, ties)
             for column, expected in zip(found.columns, whole.columns, strict=True):
                 assert column[:wanted].tolist() == expected[:wanted].tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_distinct_rows_are_those_of_the_whole_order(seed: int) -> None:
+    rng, terms = random.Random(seed), space()
+    numbers = terms.ids(typed("integer", *(str(rng.randrange(6)) for _ in range(60))))
+    names = terms.ids([f"<http://e/{rng.randrange(9)}>" for _ in range(60)])
+    table, ties = BindingTable((X, Y), (numbers, names), 60), (names, numbers)
+    for shown in ([X], [Y], [X, Y]):
+        for conditions in ([(X, False)], [(Y, True)], [(X, True), (Y, False)]):
+            whole = distinct(project(order_by(table, conditions, terms, ties=ties), shown))
+            for wanted in (0, 1, 4, 9, 100):
+                found = first_distinct(table, shown, conditions, terms, wanted, ties)
+                for column, expected in zip(found.columns, whole.columns, strict=True):
+                    assert column[:wanted].tolist() == expected[:wanted].tolist()
 
 
 def test_date_times_compare_as_the_scalar_evaluator_compares_them() -> None:

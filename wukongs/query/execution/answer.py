@@ -87,7 +87,8 @@ def modified(columns: Columns, modifiers: Sequence[Distinct | Slice], limits: Li
             if isinstance(node, Distinct):
                 table = operators.distinct(table)
             else:
-                table = operators.slice_rows(table.take(canonical_order(table)), node.offset, node.limit)
+                wanted = None if node.limit is None else node.offset + node.limit
+                table = operators.slice_rows(table.take(canonical_order(table, wanted)), node.offset, node.limit)
     return Answer(table.columns, table.length)
 
 

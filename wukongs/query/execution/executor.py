@@ -73,7 +73,14 @@ from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.operators.aggregates import group
-from wukongs.query.operators.ordering import canonical, canonical_order, order_by
+from wukongs.query.operators.ordering import (
+    ALL_ROWS,
+    canonical,
+    canonical_order,
+    columns_by_name,
+    first_distinct,
+    order_by,
+)
 from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
@@ -93,7 +100,8 @@ _MORE_ROWS = 8
 
 class Executor:
     """One execution. in_order: rows are taken in canonical order wherever the answer depends on their order (LIMIT
-    without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: nodes
+    without ORDER BY, the order of equal rows), as firings need; what LIMIT leaves of an ORDER BY, and aggregates, never
+    depend on it. profile: notes rows and time of each node. explored: nodes
     whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
     number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row;
     compiled, paths: see Exploration."""
@@ -439,8 +447,6 @@ class Executor:
 
     def _group(self, node: Group) -> BindingTable:
         table = self.run(node.pattern)
-        if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in node.aggregates):
-            table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
         arguments = [aggregate.argument for _, aggregate in node.aggregates if aggregate.argument is not None]
         resolved, seen = self.resolved(arguments, table)
         rest = iter(resolved)
@@ -471,34 +477,50 @@ class Executor:
     def _distinct(self, pattern: Node, rows_wanted: int | None) -> BindingTable:
         """Ask for more and more rows until enough of them are distinct, where fewer rows are less work."""
         asked = rows_wanted
+        if rows_wanted is not None and isinstance(pattern, Project) and isinstance(pattern.pattern, OrderBy):
+            is_whole = self._profile is not None or self._is_known(pattern) or self._is_known(pattern.pattern)
+            if not is_whole:
+                return self._first_distinct(pattern.variables, pattern.pattern, rows_wanted)
         while asked is not None and stops_early(pattern):
             found = self.run(pattern, asked)
             table = operators.distinct(found)
             if table.length >= (rows_wanted or 0) or found.length < asked:
                 return table
             asked *= _MORE_ROWS
-        return operators.distinct(self.run(pattern))
+        is_cut = rows_wanted is not None and is_ordered(pattern)
+        return operators.distinct(self.run(pattern, ALL_ROWS if is_cut else None))
 
     @property
     def _is_alone(self) -> bool:
         """Whether the query is evaluated for nothing that is given."""
         return not (self._given.variables or self._explored) and self._number is None
 
-    def _order_by(self, node: OrderBy, rows_wanted: int | None) -> BindingTable:
+    def _first_distinct(self, variables: Sequence[Variable], node: OrderBy, rows_wanted: int) -> BindingTable:
+        """Return the first distinct rows of some variables in an order."""
         table = self.run(node.pattern)
-        if self._in_order:
-            table = canonical(table)
         expressions, seen = self.resolved([expression for expression, _ in node.conditions], table)
         conditions = [(by, down) for by, (_, down) in zip(expressions, node.conditions, strict=True)]
-        return operators.project(order_by(seen, conditions, self._terms, rows_wanted), table.variables)
+        kept, ties = tuple(dict.fromkeys((*variables, *self._given.variables))), columns_by_name(table)
+        return first_distinct(seen, kept, conditions, self._terms, rows_wanted, ties)
+
+    def _order_by(self, node: OrderBy, rows_wanted: int | None) -> BindingTable:
+        table = self.run(node.pattern)
+        ties = columns_by_name(table) if self._in_order or rows_wanted is not None else ()
+        expressions, seen = self.resolved([expression for expression, _ in node.conditions], table)
+        conditions = [(by, down) for by, (_, down) in zip(expressions, node.conditions, strict=True)]
+        return operators.project(order_by(seen, conditions, self._terms, rows_wanted, ties), table.variables)
 
     def _slice(self, node: Slice) -> BindingTable:
         ordered = is_ordered(node.pattern)
         by_row = self._number is not None
-        needs_all = node.limit is None or by_row or (self._in_order and not ordered)
-        table = self.run(node.pattern, None if needs_all or node.limit is None else node.offset + node.limit)
-        if self._in_order and not ordered:
-            table = table.take(canonical_order(table))
+        wanted = None if node.limit is None or by_row else node.offset + node.limit
+        if ordered:
+            table = self.run(node.pattern, ALL_ROWS if wanted is None else wanted)
+        elif self._in_order:
+            table = self.run(node.pattern)
+            table = table.take(canonical_order(table, wanted))
+        else:  # whichever rows are found first
+            table = self.run(node.pattern, wanted)
         if self._number is not None:
             return operators.slice_each(table, self._number, node.offset, node.limit)
         return operators.slice_rows(table, node.offset, node.limit)

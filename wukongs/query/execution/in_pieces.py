@@ -44,6 +44,7 @@ from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.limits import Limits
 from wukongs.query.operators import external, operators
 from wukongs.query.operators.external import Pieces
+from wukongs.query.operators.ordering import ALL_ROWS
 from wukongs.store.dtypes import Int64Array
 
 WORK_BYTES_LEAST, WORK_BYTES_MAX = 4 << 20, 128 << 20
@@ -166,6 +167,8 @@ class InPieces:
                 return self._union(left, right)
             case Join() if not any(isinstance(operand, Service) for operand in join_operands(node)):
                 return self._join(node)
+            case OrderBy():
+                return self._cut(self._evaluator.run(node, ALL_ROWS))  # what is above may leave some of the rows out
         return self._cut(self._evaluator.run(node))
 
     def _cut(self, table: BindingTable) -> Pieces:

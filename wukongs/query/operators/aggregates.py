@@ -6,9 +6,9 @@
 * SUM and AVG give the type that numeric promotion gives, or that of durations (XPath's fn:sum, fn:avg). Integers and
   decimals are added exactly. Floats and doubles are added exactly too and rounded once, so the answer does not depend
   on the order of rows.
-* MIN and MAX go by ORDER BY (ordering.py), and by canonical text among terms that it does not tell apart.
-  SAMPLE takes the first term in that order. So these do not depend on the order of rows either.
-* GROUP_CONCAT joins the values of STR, in the order of rows.
+* MIN and MAX go by ORDER BY (ordering.py), and take the first by canonical text among terms that it does not tell
+  apart. SAMPLE takes the first term in that order, GROUP_CONCAT joins the values of STR in it. So none of these depends
+  on the order of rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.expressions.frame import decoded
 from wukongs.query.expressions.text_numbers import doubles_of_ids
 from wukongs.query.limits import CHARACTER_BYTES, OBJECT_BYTES, current
-from wukongs.query.operators.ordering import ranks_of, ranks_of_ids, sorted_places
+from wukongs.query.operators.ordering import ranks_of_ids, sorted_places
 from wukongs.query.rows import group_members, numbered, pieces, places_of, stable_order, taken
 from wukongs.query.terms.decoding import CELL_BYTES, texts_of
 from wukongs.query.terms.temporal import EXACT
@@ -77,7 +77,7 @@ def _aggregate(
         if totals is not None:
             counts = np.diff(offsets).tolist()
             return _value_ids(totals if aggregate.name == "SUM" else list(map(mean_of, totals, counts)), terms)
-    distinct = _Distinct(decoded(ids[firsts], terms), places)
+    distinct = _Distinct(ids[firsts], terms, decoded(ids[firsts], terms), places)
     function = _FUNCTIONS[aggregate.name]
     results: list[Value | None] = []
     limits = current()
@@ -95,9 +95,9 @@ def extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, t
     row."""
     places, firsts = numbered([ids], len(ids))
     distinct = ids[firsts]
-    ranks = _strict_ranks(distinct, terms)
-    best = np.full(group_count, len(distinct) if name == "MIN" else -1, np.int64)
-    (np.minimum if name == "MIN" else np.maximum).at(best, groups, taken(ranks, places))
+    ranks = _strict_ranks(distinct, terms, is_descending=name == "MAX")
+    best = np.full(group_count, len(distinct), np.int64)
+    np.minimum.at(best, groups, taken(ranks, places))
     by_rank = np.full(len(distinct) + 1, UNBOUND, np.int64)
     by_rank[ranks] = distinct
     found = by_rank[best]  # of a group without a row: the last, UNBOUND
@@ -105,9 +105,10 @@ def extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, t
     return found
 
 
-def _strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
+def _strict_ranks(distinct: Int64Array, terms: TermSpace, *, is_descending: bool) -> Int64Array:
     """Return the place of each of some distinct ids in the order of ORDER BY, ties by canonical text."""
     by_order = ranks_of_ids(distinct, terms)
+    by_order = -by_order if is_descending else by_order
     order = stable_order([by_order])
     if len(order) and (np.diff(by_order[order]) == 0).any():
         texts = texts_of(distinct, terms)
@@ -172,8 +173,11 @@ def _value_ids(values: Sequence[Value | None], terms: TermSpace) -> Int64Array:
 
 @dataclass(slots=True)
 class _Distinct:
-    """The distinct values of an aggregate's argument, None for an error, and the place of each row's value."""
+    """The distinct values of an aggregate's argument, None for an error, and the place of each row's value; ids: of
+    these values."""
 
+    ids: Int64Array
+    terms: TermSpace
     values: list[Value | None]
     places: Int64Array
     _ranks: Int64Array | None = None
@@ -190,11 +194,7 @@ class _Distinct:
     def ranks(self) -> Int64Array:
         """Return the place of each value in the order of ORDER BY, ties by canonical text: no two are equal."""
         if self._ranks is None:
-            by_order = ranks_of(self.values)
-            texts = ["" if value is None else text_of(value) for value in self.values]
-            order = sorted(range(len(texts)), key=lambda place: (by_order[place], texts[place]))
-            self._ranks = np.empty(len(texts), np.int64)
-            self._ranks[order] = np.arange(len(texts))
+            self._ranks = _strict_ranks(self.ids, self.terms, is_descending=False)
         return self._ranks
 
 
@@ -235,7 +235,7 @@ def _sum_of_floats(floats: list[float]) -> float:
         return math.fsum(floats)
     except (OverflowError, ValueError):
         # Beyond the range of doubles on the way, or infinities of both signs: as the operator + does it.
-        return sum(floats)
+        return sum(sorted(floats))
 
 
 def _sample(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
@@ -250,7 +250,9 @@ def _group_concat(aggregate: Aggregate, distinct: _Distinct, places: Int64Array)
     limits = current()
     size = sum(len(value.lexical) for value in limits.polled(values)) + len(aggregate.separator) * len(values)
     limits.hold(CHARACTER_BYTES * size, "GROUP_CONCAT")
-    return string(aggregate.separator.join([value.lexical for value in limits.polled(values)]))
+    ranks = distinct.ranks()[places]
+    lexicals = [values[place].lexical for place in limits.polled(stable_order([ranks]).tolist())]
+    return string(aggregate.separator.join(lexicals))
 
 
 _FUNCTIONS: dict[str, _Function] = {

@@ -68,7 +68,8 @@ def sorted_rows(
     rows_wanted: int | None = None,
 ) -> BindingTable:
     """Sort rows as order_by does. keys_of: returns the term ids of each condition; is_descending: for each of them;
-    rows_wanted: the rows after these many may be left out."""
+    rows_wanted: the rows after these many may be left out; then equal ones are in canonical order, their columns being
+    sorted by name."""
     with ExitStack() as files:
         raw, variables = None, tuple[Variable, ...]()
         distinct, held = [_Distinct() for _ in is_descending], 0
@@ -95,10 +96,11 @@ def sorted_rows(
 
         def ranks_of(columns: Sequence[Int64Array]) -> list[Int64Array]:
             found = columns[len(variables) :]
-            return _packed(
+            keys = _packed(
                 [of[np.searchsorted(one.ids, key)] for one, of, key in zip(distinct, ranks, found, strict=True)],
                 [int(of.max(initial=0)) + 1 for of in ranks],
             )
+            return keys if rows_wanted is None else [*keys, *columns[: len(variables)]]
 
         width = len(variables)
         if rows_wanted is not None and 8 * _COPIES * raw.width * rows_wanted <= work_bytes:

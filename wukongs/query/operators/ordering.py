@@ -26,12 +26,14 @@ from typing import Any
 import numpy as np
 
 from wukongs.csparql.algebra import Expression
+from wukongs.csparql.terms import Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.expressions.exact_numbers import exact_ranks
 from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.expressions.text_column import IRI, STRING, TextColumn
 from wukongs.query.expressions.text_numbers import doubles_of_ids
 from wukongs.query.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
+from wukongs.query.operators.operators import project
 from wukongs.query.operators.text_order import ranks_of_texts
 from wukongs.query.rows import numbered, places_of, stable_order, taken
 from wukongs.query.terms.temporal import EXACT
@@ -71,6 +73,8 @@ _CLASSES = {
     Kind.TRIPLE: 12,
 }
 
+ALL_ROWS = 1 << 62
+"""So many rows are wanted if all are, and their order decides what is left of them."""
 SORTED_AT_ONCE = 1 << 15
 """Keys; to sort so many takes some tens of milliseconds."""
 _MONTH_S = 2629746
@@ -78,33 +82,104 @@ _MONTH_S = 2629746
 
 
 def order_by(
-    table: BindingTable, conditions: Sequence[Condition], terms: TermSpace, rows_wanted: int | None = None
+    table: BindingTable,
+    conditions: Sequence[Condition],
+    terms: TermSpace,
+    rows_wanted: int | None = None,
+    ties: Sequence[Int64Array] = (),
 ) -> BindingTable:
     """Sort rows by the conditions, the first one first. Stable: rows that are equal in all of them keep their order.
 
-    rows_wanted: the rows after these many may be left out, so that later conditions are looked at in fewer rows."""
-    ranks: list[Int64Array] = []
+    rows_wanted: the rows after these many may be left out, so that later conditions are looked at in fewer rows.
+    ties: columns by which rows are sorted that are equal in all conditions."""
+    if not conditions:
+        return table
+    keys, left = list[Int64Array](), list(ties)
+    is_cut = rows_wanted is not None and 0 < rows_wanted < table.length
     for condition in conditions:
-        ranks.append(_condition_ranks(condition, table, terms))
-        if len(ranks) == 1 and rows_wanted is not None and 0 < rows_wanted < table.length:
+        keys.append(_condition_ranks(condition, table, terms))
+        if len(keys) == 1 and is_cut and rows_wanted is not None:
             current().hold(8 * table.length)
-            kept = places_of(ranks[0] <= np.partition(ranks[0], rows_wanted - 1)[rows_wanted - 1])
-            table, ranks = table.take(kept), [taken(ranks[0], kept)]
-    return table.take(stable_order(ranks)) if ranks else table
+            kept = places_of(keys[0] <= np.partition(keys[0], rows_wanted - 1)[rows_wanted - 1])
+            table, keys, left = table.take(kept), [taken(keys[0], kept)], [taken(column, kept) for column in left]
+    if ties and _has_equal(keys):
+        return table.take(_first_places([*keys, *left], rows_wanted))
+    return table.take(stable_order(keys))
 
 
-def canonical_order(table: BindingTable) -> Int64Array:
-    """Return the numbers of the rows in canonical order: by ids, the first column first."""
+def first_distinct(
+    table: BindingTable,
+    variables: Sequence[Variable],
+    conditions: Sequence[Condition],
+    terms: TermSpace,
+    rows_wanted: int,
+    ties: Sequence[Int64Array],
+) -> BindingTable:
+    """Return the first distinct rows of some variables in the order of order_by. Others may be left out.
+
+    Cost: a look at all rows for each condition; by ties at those that are first in their distinct row."""
+    shown = project(table, variables)
+    groups, firsts = numbered(shown.columns, shown.length)
+    keys = [*(_condition_ranks(condition, table, terms) for condition in conditions), *ties]
+    rows = np.arange(table.length, dtype=np.int64)
+    for key in keys:
+        current().hold(24 * len(rows))
+        least, own, of = np.full(len(firsts), np.iinfo(np.int64).max), taken(key, rows), taken(groups, rows)
+        np.minimum.at(least, of, own)
+        rows = taken(rows, places_of(own == least[of]))
+        if len(rows) == len(firsts):
+            break
+    firsts[groups[rows]] = rows
+    return shown.take(taken(firsts, _first_places([taken(key, firsts) for key in keys], rows_wanted)))
+
+
+def _has_equal(keys: Sequence[Int64Array]) -> bool:
+    """Return whether two rows are equal in all keys."""
+    return len(numbered(keys, len(keys[0]))[1]) < len(keys[0])
+
+
+def _first_places(keys: Sequence[Int64Array], count: int | None) -> Int64Array:
+    """Return the places of the first rows (count None: all) in the order of keys, the first one first.
+
+    Cost: a look at all rows by the first key, and at those that are equal to the last one wanted by each further
+    key."""
+    length = len(keys[0])
+    if count is None or not 0 < count < length:
+        return stable_order(keys)
+    sure, equal, left = list[Int64Array](), None, count
+    for key in keys:
+        values = key if equal is None else taken(key, equal)
+        current().hold(8 * len(values))
+        last = np.partition(values, left - 1)[left - 1]
+        for places in (places_of(values < last), places_of(values == last)):
+            sure.append(places if equal is None else taken(equal, places))
+        equal = sure.pop()
+        left = count - sum(map(len, sure))
+        if len(equal) == left:
+            break
+    assert equal is not None, keys
+    places = np.sort(np.concatenate([*sure, equal[:left]]))
+    return taken(places, stable_order([taken(key, places) for key in keys]))
+
+
+def canonical_order(table: BindingTable, rows_wanted: int | None = None) -> Int64Array:
+    """Return the numbers of the rows in canonical order: by ids, the first column first. rows_wanted: those after these
+    many are left out."""
     if not table.columns:
-        return np.arange(table.length, dtype=np.int64)
-    return stable_order(table.columns)
+        return np.arange(table.length if rows_wanted is None else min(table.length, rows_wanted), dtype=np.int64)
+    return _first_places(table.columns, rows_wanted)
+
+
+def columns_by_name(table: BindingTable) -> list[Int64Array]:
+    """Return the columns in the order in which they decide the canonical order of rows, whatever the plan was."""
+    return [
+        column for _, column in sorted(zip(table.variables, table.columns, strict=True), key=lambda pair: pair[0].name)
+    ]
 
 
 def canonical(table: BindingTable) -> BindingTable:
     """Return the table in an order that depends on its rows alone, not on the plan: by ids, columns by name."""
-    columns = sorted(zip(table.variables, table.columns, strict=True), key=lambda pair: pair[0].name)
-    by_name = BindingTable(tuple(v for v, _ in columns), tuple(column for _, column in columns), table.length)
-    return table.take(canonical_order(by_name))
+    return table.take(stable_order(columns_by_name(table))) if table.columns else table
 
 
 def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace) -> Int64Array:
