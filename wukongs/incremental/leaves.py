@@ -303,6 +303,20 @@ def names_of(node: Node) -> tuple[Variable, ...]:
     return tuple(sorted(possible_variables(node), key=str))
 
 
+def predicates_of(part: object, clause: DatasetClause) -> frozenset[Term] | None:
+    """Return the predicates of all triples whose change may concern a part of a query; None: they may be any."""
+    found = set[Term]()
+    for one in parts_of(part):
+        match one:
+            case TriplePattern(predicate=Term() as predicate):
+                found.add(predicate)
+            case TriplePattern() | PathPattern() | Service() | TripleParts():
+                return None
+            case GraphNames() | PerGraph() if clause.is_empty:  # which graphs there are
+                return None
+    return frozenset(found)
+
+
 def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:
     """Return what tells whether a change may concern a part of a query: a triple has changed in a graph that it reads,
     with the predicate of a pattern there."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wukongs.csparql.algebra import Distinct, Project, Query
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.terms import Term, Variable
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.iterate import Reached
-from wukongs.incremental.leaves import names_of, reads_of
+from wukongs.incremental.leaves import names_of, predicates_of, reads_of
 from wukongs.incremental.lookups import Kept, Operator, install
 from wukongs.incremental.operators import operator_lines, operator_of, operators_of
 from wukongs.incremental.templates import TRIPLE, Template
@@ -41,6 +41,8 @@ class View:
     keeps_content: bool = False
     variables: tuple[Variable, ...] = field(init=False)
     top: Operator = field(init=False)
+    predicates: frozenset[Term] | None = field(init=False)
+    """Those of all triples whose change may concern it; None: they may be any."""
     _reads: Callable[[Change], bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +63,7 @@ class View:
         if self.keeps_content and not isinstance(top, Counted):
             top = Counted(self.variables, (top,), is_distinct=False)
         self.top = top
+        self.predicates = predicates_of(query.pattern, evaluation.clause)
         self._reads = reads_of(query.pattern, evaluation)
 
     def install(self) -> None:

@@ -26,6 +26,7 @@ from wukongs.csparql.rules import rewrite
 from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.incremental.leaves import DeltaJoin
 from wukongs.incremental.versions import Change
+from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.query.execution.answer import answer
@@ -223,6 +224,14 @@ def edges(*pairs: str) -> str:
     return " ; ".join(f"{word} DATA {{ <{EX}{a}> <{EX}p> <{EX}{b}> }}" for word, (a, b) in parts)
 
 
+def counted(name: str, method: Any, calls: Counter[str]) -> Any:
+    def called(*given: Any) -> Any:
+        calls[name] += 1
+        return method(*given)
+
+    return called
+
+
 def waits(view: Any) -> bool:
     return "waits for other nodes" in view.why()
 
@@ -295,6 +304,13 @@ def test_a_long_change_is_the_difference_of_two_contents(monkeypatch: pytest.Mon
         node.engine.update(edges("-ab", "-bc", "-cd", "fg", "ga", "ac"))
         same_as(view, kept, node)
         assert kept.resets == 1
+        moved = Counter[str]()
+        for name in ("advance", "advance_anew"):
+            monkeypatch.setattr(View, name, counted(name, getattr(View, name), moved))
+        others = " . ".join(f"<{EX}{at}> <{EX}q> <{EX}o>" for at in range(20))
+        node.engine.update(f"INSERT DATA {{ {others} }} ; {edges('gh')}")
+        same_as(view, kept, node)
+        assert moved == {"advance": 1}, "what no view reads does not count"
 
 
 def test_answers_about_other_subjects_are_refused() -> None:

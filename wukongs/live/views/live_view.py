@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import CompactedError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.divided import DividedReads
@@ -267,6 +267,11 @@ class LiveView(MakesByPeriods):
     def operators(self) -> Operator:
         """The top one of its operators."""
         return self._view.top
+
+    @property
+    def predicates(self) -> frozenset[Term] | None:
+        """Those of all triples whose change may concern it; None: they may be any."""
+        return self._view.predicates
 
     @property
     def makes(self) -> str | None:

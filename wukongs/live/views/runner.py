@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term
 from wukongs.errors import CompactedError, StreamError
 from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.versions import Change
@@ -23,6 +24,7 @@ from wukongs.live.declarations import parse_registered
 from wukongs.live.journal import DataFolder
 from wukongs.live.made_streams import Made
 from wukongs.live.query_source import QuerySource
+from wukongs.live.reading import ids_of
 from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
@@ -35,10 +37,10 @@ from wukongs.live.views.view_log import Position
 from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
+from wukongs.query.reach import Reach
 from wukongs.query.terms.query_terms import DataTexts
 from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
-from wukongs.store.trace import TraceEntry
 
 log = logging.getLogger("wukongs")
 
@@ -388,19 +390,31 @@ class Views:
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
         """Return what computes the change between two snapshots, once, when it is asked for."""
-        entries, reach = self._core.arrangement.trace.between(after.sn, to.sn), self._core.reach
-        known = list[Change | None]()
-
-        def of_all(own: Iterable[TraceEntry]) -> Change | None:
-            assert reach is not None
-            found = reach.changed(own, after.sn, to.sn)
-            return None if found is None else Change.between(after.stored, to.stored, *found)
+        if self._core.reach is not None:
+            return self._change_of_all(after, to, self._core.reach)
+        entries = self._core.arrangement.trace.between(after.sn, to.sn)
+        known = list[Change]()
 
         def compute() -> Change | None:
-            if entries is None:
-                return None
+            if entries is not None and not known:
+                known.append(Change.of(after.stored, to.stored, entries))
+            return known[0] if known else None
+
+        return compute
+
+    def _change_of_all(self, after: Snapshot, to: Snapshot, reach: Reach) -> Callable[[], Change | None]:
+        """Do the same over all nodes of a cluster, for the predicates that some view reads. This node holds both
+        snapshots, so its trace has all that lies between."""
+        core, known = self._core, list[Change | None]()
+        entries = core.arrangement.trace.merged_between(after.sn, to.sn)
+        read = [view.predicates for view in self._views.values()]
+        named = None if None in read else frozenset[Term]().union(*(some for some in read if some is not None))
+
+        def compute() -> Change | None:
             if not known:
-                known.append(Change.of(after.stored, to.stored, entries) if reach is None else of_all(entries))
+                ids = None if named is None else ids_of(core).resolve_all(sorted(term.text for term in named))
+                found = reach.changed(entries, after.sn, to.sn, ids)
+                known.append(None if found is None else Change.between(after.stored, to.stored, *found))
             return known[0]
 
         return compute
