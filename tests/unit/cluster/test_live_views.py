@@ -169,6 +169,7 @@ def test_a_view_is_called_at_each_node() -> None:
         assert (known.name, known.node, known.is_view) == ("v", 0, True)
         assert "delta join" in known.explain()
         assert known.stats()["sn"] == view.sn
+        assert there.stats()["views"]["v"]["node"] == 0
         assert known.why() == view.why()
         with pytest.raises(StreamError, match="runs at node 0"):
             next(known.results(0.0))
