@@ -419,3 +419,23 @@ def test_a_client_of_any_node_reads_a_view() -> None:
         assert "is paused" in view.why()
         beside.close()
         until(lambda: first.queries() == [])
+
+
+def test_a_backup_has_the_views(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with cluster(1, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        engine.update(edges("ab", "bc"))
+        engine.register(HOPS, keep=True)
+        engine.register(HOPS.replace("QUERY v", "QUERY w")).pause()
+        engine.backup(tmp_path / "backup")
+    with wukongs.restore(tmp_path / "backup", tmp_path / "restored") as restored:
+        restored.register(f"REGISTER QUERY b AS SELECT ?a WHERE {{ ?a <{EX}p> ?b }}", bindings=[{"b": f"<{EX}c>"}])
+        assert [one.name for one in restored.queries()] == ["v", "w", "b"]
+        assert len(restored.register(HOPS, keep=True).content()) == 1
+    with cluster(1, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        engine.restore(tmp_path / "restored")
+        assert [one.name for one in engine.queries()] == ["v", "w"]
+        assert "not restored: view b: bindings are for live views" in caplog.text
+        assert len(engine.register(HOPS, keep=True).content()) == 1
+        assert "is paused" in engine.queries()[1].why()
