@@ -10,6 +10,7 @@ from wukongs.errors import DataError, StreamError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.core import QueryLog
 from wukongs.live.query_source import QuerySource
+from wukongs.live.views.options import ViewOptions
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
@@ -26,8 +27,8 @@ class DistantQuery:
     """Has the methods of ContinuousQuery, but no windows: these are read at its node.
 
     query_log: takes its changes; node: its number; address: where clients find it; since: tells it from an earlier
-    query of this name; changes: how many it has had; is_view: it is a live view. Methods raise
-    NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
+    query of this name; changes: how many it has had; view: the options of a live view, None: it has windows. Methods
+    raise NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
 
     def __init__(
         self,
@@ -41,10 +42,10 @@ class DistantQuery:
         since: object,
         changes: int,
         *,
-        is_view: bool = False,
+        view: ViewOptions | None = None,
     ) -> None:
         self.name, self.node, self.since = name, node, since
-        self.source, self.is_stream, self.changes, self.is_view = source, is_stream, changes, is_view
+        self.source, self.is_stream, self.changes, self.view = source, is_stream, changes, view
         self.address = address
         self.is_closed = False
         self._peers, self._query_log = peers, query_log
@@ -59,6 +60,10 @@ class DistantQuery:
 
     def _repr_html_(self) -> str:
         return query_html("ContinuousQuery", self.name, self.stats, self.source.text)
+
+    @property
+    def is_view(self) -> bool:
+        return self.view is not None
 
     @property
     def text(self) -> str:
