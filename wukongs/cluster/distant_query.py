@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from wukongs.csparql.algebra import Output
-from wukongs.errors import DataError, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.core import QueryLog
 from wukongs.live.query_source import QuerySource
@@ -20,7 +22,7 @@ from wukongs.wire.packets import Packet, Peers
 OF_QUERY = "query"
 _METHODS = ("explain", "stats", "why", "warnings", "close")
 _OPTIONS = {"explain": ("analyze",), "why": ("row",)}
-ASK_S = 60.0
+ASK_S, FOLLOW_S = 60.0, 2.0
 
 
 class DistantQuery:
@@ -99,9 +101,18 @@ class DistantQuery:
 
     def pause(self) -> None:
         self._query_log.pause_query(self.name, True)
+        self._wait_until_paused(is_paused=True)
 
     def resume(self) -> None:
         self._query_log.pause_query(self.name, False)
+        self._wait_until_paused(is_paused=False)
+
+    def _wait_until_paused(self, *, is_paused: bool) -> None:
+        """Wait, but not for long, until a live view has followed the record: it does so between two moves."""
+        deadline_s = time.monotonic() + (FOLLOW_S if self.is_view else 0.0)
+        with suppress(NodeUnavailable, StreamError):
+            while time.monotonic() < deadline_s and self._call("stats")["is_paused"] is not is_paused:
+                time.sleep(0.01)
 
     def close(self) -> None:
         if not self.is_closed:

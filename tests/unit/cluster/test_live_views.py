@@ -182,6 +182,7 @@ def test_a_view_is_called_at_each_node() -> None:
         assert kept.read(view).rows == Counter()
         assert kept.resets == 2
         known.replace(text.replace("?b :p ?c", "?b :q ?c"))
+        until(lambda: view.source.text != text)
         there.update(f"{PREFIX} INSERT DATA {{ :a :p :b . :b :q :c }}")
         there.settle(60)
         assert kept.read(view).rows == AC

@@ -266,7 +266,7 @@ def test_each_node_has_the_reports_of_a_view(nodes: list[ClusterNode], clients: 
     assert second.ask("GET", "/queries/v/windows").status == 409
     assert second.ask("POST", "/queries/v/pause").status == 204
     assert first.ask("GET", "/queries/v/why").text.startswith("view v is paused")
-    assert first.ask("POST", "/queries/v/resume").status == 204
+    assert second.ask("POST", "/queries/v/resume").status == 204
     assert poll(second, after)[1] == [("reset", [("http://ex/c", 2)])]
     assert second.ask("DELETE", "/queries/v").status == 204
 
