@@ -440,3 +440,18 @@ def test_a_backup_has_the_views(tmp_path: Path, caplog: pytest.LogCaptureFixture
         assert "not restored: view b: bindings are for live views" in caplog.text
         assert len(engine.register(HOPS, keep=True).content()) == 1
         assert "is paused" in engine.queries()[1].why()
+
+
+def test_a_change_costs_one_message_to_each_other_node() -> None:
+    with wired(3) as wires:
+        node = wires.nodes[0]
+        views = [
+            node.engine.register(f"REGISTER QUERY v{at} AS SELECT ?o WHERE {{ <{EX}n{at}> <{EX}p{at}> ?o }}")
+            for at in range(4)
+        ]
+        node.engine.settle(WAIT_S)
+        wires.asked.clear()
+        wires.nodes[1].engine.update(f"INSERT DATA {{ <{EX}n2> <{EX}p2> <{EX}o> . <{EX}o> <{EX}q> 1 }}")
+        until(lambda: views[2].stats()["reports"] == 1)
+        asked = Counter((packet.kind, to) for who, to, packet in wires.asked if who == 0 and packet.kind[:5] == "read.")
+        assert asked == {(CHANGED, 1): 1, (CHANGED, 2): 1}
