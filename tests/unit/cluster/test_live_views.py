@@ -19,6 +19,7 @@ from tests.faces import served_node
 from tests.fuzz import first_and_slow, slow
 from tests.unit.cluster.wires import EX, WAIT_S, Fault, until, wired
 from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text, random_triples, random_update
+from wukongs.cluster.boot import EVENT_TIMES, LEASES
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.reads.requests import CHANGED, RUN
 from wukongs.csparql.parser import parse_query
@@ -455,3 +456,29 @@ def test_a_change_costs_one_message_to_each_other_node() -> None:
         until(lambda: views[2].stats()["reports"] == 1)
         asked = Counter((packet.kind, to) for who, to, packet in wires.asked if who == 0 and packet.kind[:5] == "read.")
         assert asked == {(CHANGED, 1): 1, (CHANGED, 2): 1}
+
+
+@pytest.mark.slow
+def test_views_go_on_at_a_node_that_is_drained_and_beside_it() -> None:
+    with cluster(4, 2, spare_count=1, silence_pulses_max=PATIENT) as nodes:
+        nodes[0].engine.update(edges("ab", "bc", "cd"))
+        followed = [
+            (node, node.engine.register(HOPS.replace("QUERY v", f"QUERY v{node.me.node}")), Sum()) for node in nodes[:2]
+        ]
+        for update in (edges("de", "-ab"), "", edges("ef", "ab"), edges("-ef", "fg", "ga")):
+            if update:
+                nodes[2].engine.update(update)
+            else:
+                nodes[1].engine.drain(0, [3], timeout_s=WAIT_S)
+            for node, view, kept in followed:
+                same_as(view, kept, node)
+                assert kept.resets == 1
+
+
+def test_a_node_of_an_earlier_release_has_no_views() -> None:
+    with wired(2) as wires:
+        engine = wires.nodes[0].engine
+        wires.nodes[0]._knows = {**wires.nodes[0]._knows, 1: frozenset([EVENT_TIMES, LEASES])}
+        with pytest.raises(StreamError, match="so it is a live view, and node 1 is of an earl"):
+            engine.register(HOPS)
+        assert engine.queries() == []
