@@ -458,6 +458,27 @@ def test_a_change_costs_one_message_to_each_other_node() -> None:
         assert asked == {(CHANGED, 1): 1, (CHANGED, 2): 1}
 
 
+def test_a_report_has_its_texts_before_its_reader_gets_it() -> None:
+    with wired(3) as wires:
+        node = wires.nodes[0]
+        view, kept = node.engine.register(f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p> ?c }}"), Sum()
+        kept.read(view)
+        names = "abcdefghijklm"
+        wires.nodes[1].engine.update(edges(*("".join(pair) for pair in pairwise(names))))
+        until(lambda: view.stats()["reports"])
+        expected = Counter((repr(URIRef(EX + a)), repr(URIRef(EX + c))) for a, c in pairwise(names))
+        wires.cut = {1, 2}
+        assert kept.read(view).rows == expected, "the other nodes are gone by now"
+        wires.cut = set()
+        fresh, beside = Sum(), view.new_cursor(needs_reset=True)
+        report = view.next_report(beside, None)
+        wires.cut = {1, 2}
+        assert report is not None
+        fresh.take(report)
+        assert fresh.rows == expected
+        wires.cut = set()
+
+
 @pytest.mark.slow
 def test_views_go_on_at_a_node_that_is_drained_and_beside_it() -> None:
     with cluster(4, 2, spare_count=1, silence_pulses_max=PATIENT) as nodes:
