@@ -157,6 +157,16 @@ def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["", "of_graphs", "of_paths"])
+def test_views_follow_their_text_for_many_seeds(kind: str) -> None:
+    with cluster(3, 1, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
+        for seed in range(50, 60):
+            follow(nodes, engine, seed, 20, 5, **({kind: True} if kind else {}))
+            for one in (engine, nodes[0].engine):
+                one.update("CLEAR ALL")
+
+
 def test_a_view_is_called_at_each_node() -> None:
     text = f"{PREFIX} REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a :p ?b . ?b :p ?c }}"
     with cluster(3, 1, silence_pulses_max=PATIENT) as nodes:
