@@ -21,7 +21,7 @@ from tests.unit.cluster.wires import EX, WAIT_S, Fault, until, wired
 from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text, random_triples, random_update
 from wukongs.cluster.boot import EVENT_TIMES, LEASES
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.cluster.reads.requests import CHANGED, RUN
+from wukongs.cluster.reads.requests import CHANGED, RUN, TEXTS
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
@@ -47,7 +47,7 @@ Row = tuple[str | None, ...]
 AC = Counter({(repr(URIRef(EX + "a")), repr(URIRef(EX + "c"))): 1})
 
 
-TEXTS = (
+FIXED = (
     'SELECT ?a ?c WHERE { ?a <http://ex/p0> ?b . ?b <http://ex/p1> ?c FILTER(STR(?a) > "http://ex/n1") }',
     "SELECT ?a ?b FROM <http://ex/g0> FROM <http://ex/g1> WHERE { ?a <http://ex/p0> ?b }",
     "SELECT ?a ?b FROM <urn:x-wukongs:explicit> FROM <http://ex/g1> WHERE { ?a <http://ex/p1> ?b }",
@@ -112,7 +112,7 @@ def follow(nodes: list[Any], engine: wukongs.Engine, seed: int, views: int, step
         one.update(f"INSERT DATA {{ {stored} }}")
         if kinds.get("of_graphs") and not one.rules():
             one.add_rules(RULE)
-    followed, texts = list[tuple[str, Any, Sum]](), [*TEXTS]
+    followed, texts = list[tuple[str, Any, Sum]](), [*FIXED]
     while len(followed) < views:
         text = texts.pop() if texts else QueryMaker(rng, **kinds).query()
         name = f"v{seed}x{len(followed)}"
@@ -487,6 +487,23 @@ def test_a_report_has_its_texts_before_its_reader_gets_it() -> None:
         fresh.take(report)
         assert fresh.rows == expected
         wires.cut = set()
+
+
+def test_on_result_gets_what_a_reader_does_once_the_other_nodes_answer() -> None:
+    with wired(3) as wires:
+        node, kept = wires.nodes[0], Sum()
+        names = "abcdefghijklm"
+        node.engine.update(edges(*("".join(pair) for pair in pairwise(names))))
+        faults = [wires.lose(kind, to) for kind in (RUN, TEXTS) for to in (1, 2)]
+        node.engine.register(HOPS, kept.take)
+        until(lambda: sum(fault.count < 1 << 30 for fault in faults) > 0)
+        assert kept.resets == 0
+        for fault in faults:
+            fault.count = 0
+        until(lambda: len(kept.rows) == len(names) - 2)
+        wires.nodes[1].engine.update(edges("-ab", "-lm"))
+        until(lambda: len(kept.rows) == len(names) - 4)
+        assert kept.resets == 1
 
 
 @pytest.mark.slow
