@@ -153,7 +153,7 @@ def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.
 
     monkeypatch.setattr(DeltaJoin, "_explored", count_rows)
     with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
-        assert follow(nodes, engine, 1, 15, 8) >= 8
+        assert follow(nodes, engine, 1, 12, 8) >= 8
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"
 
 
@@ -274,7 +274,9 @@ def test_a_view_waits_for_a_node_that_does_not_say_what_has_changed(text: str) -
 
 
 @pytest.mark.parametrize("text", first_and_slow([HOPS, PATHS]))
-@pytest.mark.parametrize("outcome", [NodeUnavailable("node 1: the connection was lost"), CompactedError("it is gone")])
+@pytest.mark.parametrize(
+    "outcome", first_and_slow([NodeUnavailable("node 1: the connection was lost"), CompactedError("it is gone")])
+)
 def test_a_view_begins_again_after_a_look_up_that_was_lost(text: str, outcome: WukongsError) -> None:
     with wired(3) as wires:
         node = wires.nodes[0]
@@ -433,6 +435,7 @@ def test_a_client_of_any_node_reads_a_view() -> None:
         until(lambda: first.queries() == [])
 
 
+@pytest.mark.slow
 def test_a_backup_has_the_views(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
