@@ -117,7 +117,7 @@ class BatchSet:
             return np.empty(0, np.int64)
         if not self.tombstones:
             return np.unique(np.concatenate(held))
-        counts = [_row_counts(batch) for batch in self.batches] + [-_row_counts(batch) for batch in self.tombstones]
+        counts = [row_counts(batch) for batch in self.batches] + [-row_counts(batch) for batch in self.tombstones]
         names, places = np.unique(
             np.concatenate([*held, *(batch.graphs for batch in self.tombstones)]), return_inverse=True
         )
@@ -136,7 +136,7 @@ class BatchSet:
         for sign, batches in ((1, self.batches), (-1, self.tombstones)):
             for batch in batches:
                 rows = np.flatnonzero(np.isin(batch.graphs, graphs))
-                np.add.at(found, np.searchsorted(graphs, batch.graphs[rows]), sign * _row_counts(batch)[rows])
+                np.add.at(found, np.searchsorted(graphs, batch.graphs[rows]), sign * row_counts(batch)[rows])
         assert (found >= 0).all(), "more was deleted from a graph than it held"
         return found
 
@@ -176,7 +176,7 @@ class BatchSet:
 
     def count_at_most(self, graph: int) -> int:
         """Return how many triples `pairs` yields at most: those that were deleted since are counted."""
-        return sum(int(_row_counts(batch)[batch.graphs == graph].sum()) for batch in self.batches)
+        return sum(int(row_counts(batch)[batch.graphs == graph].sum()) for batch in self.batches)
 
     def pairs(self, graph: int, predicate: int | None = None) -> Iterator[tuple[Int64Array, int, Int64Array]]:
         """Do the same as triples, for any read: a triple comes once from each batch that it is seen in. predicate: of
@@ -188,7 +188,7 @@ class BatchSet:
                 yield subjects, int(batch.predicates[row]), objects
 
 
-def _row_counts(batch: Batch) -> Int64Array:
+def row_counts(batch: Batch) -> Int64Array:
     """Return the triples of each directory row. int64[n_directory]"""
     ends = batch.out.offsets[batch.out.key_starts].astype(np.int64)
     return ends[1:] - ends[:-1]
@@ -197,7 +197,7 @@ def _row_counts(batch: Batch) -> Int64Array:
 def _hidden_count(batch: Batch) -> int:
     """Return the triples of hidden graphs in a batch."""
     is_hidden = batch.graphs < 0
-    return int(_row_counts(batch)[is_hidden].sum()) if is_hidden.any() else 0
+    return int(row_counts(batch)[is_hidden].sum()) if is_hidden.any() else 0
 
 
 EMPTY = BatchSet.of((), True)

@@ -570,11 +570,11 @@ class ClusterBackend:
         return None
 
     def _distant_query(self, name: str, node: int, registered: Registered) -> DistantQuery:
-        source, is_stream, is_view = _text_of(name, registered)
+        source, is_stream, view = _text_of(name, registered)
         addresses = self.ingest_addresses
         address = addresses[node] if node < len(addresses) else None
         since, changes = registered.since, registered.changes
-        return DistantQuery(self._peers, self, name, node, address, source, is_stream, since, changes, is_view=is_view)
+        return DistantQuery(self._peers, self, name, node, address, source, is_stream, since, changes, view=view)
 
     def stats(self) -> dict[str, Any]:
         """Return the counts of the cluster: each thing counts once, however many nodes hold it
@@ -653,11 +653,11 @@ def _declaration(name: str, options: Mapping[str, Any], before: str, *, is_made:
     return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before, is_made=is_made)
 
 
-def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool, bool]:
-    """Return the text of a query, whether it makes a stream, and whether it is a live view."""
+def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool, ViewOptions | None]:
+    """Return the text of a query, whether it makes a stream, and the options of a live view."""
     registration = read_registration(registered.payload, name)
-    is_view = registration.view is not None
-    return registration.source, not is_view and makes_stream(registration.parsed()), is_view
+    is_stream = registration.view is None and makes_stream(registration.parsed())
+    return registration.source, is_stream, registration.view
 
 
 def _check_view_here(query: Query, source: QuerySource, options: ViewOptions) -> None:

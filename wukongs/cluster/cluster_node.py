@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from wukongs.cluster.adding import Meeting, added_to
 from wukongs.cluster.backups import CHECKPOINT, PART, Backups
@@ -257,7 +258,7 @@ class ClusterNode:
         prepared = PreparedQueries(settings.prepared_queries_max)
         leases = ReadLeases(host, store, network, self._knows_of)
         counting = self.counting = Counting(
-            host, store, network, network.is_connected, partial(stats_of, store.joined, prepared, disk), network.stats
+            host, store, network, network.is_connected, partial(_facts_of, store, prepared, disk), network.stats
         )
         backups = self.backups = Backups(host, store, network, self.checkpoints)
         turns = Turns(host, network)
@@ -518,6 +519,14 @@ class ClusterNode:
                 self.store.check_holds(unpacked(sn))
         except Exception as error:
             raise NodeUnavailable(f"node {self.me.node} has not come to SN {sn}: {error}") from error
+
+
+def _facts_of(store: NodeStore, prepared: PreparedQueries, disk: NodeDisk | None) -> dict[str, Any]:
+    """Return counts and sizes of what a node holds and runs, as JSON."""
+    with store.core.lock:
+        views = store.views.registered()
+    found = stats_of(store.joined, prepared, disk)
+    return found | {"views": {view.name: view.stats() for view in views}} if views else found
 
 
 def _has_vote(node: Node) -> bool:

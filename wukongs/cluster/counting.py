@@ -135,7 +135,10 @@ def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
         return sum(_at(one, path) for one in facts.values())
 
     names = ("requests", "operations")
-    queries = {name: {**stats, "node": node} for node, one in facts.items() for name, stats in one["queries"].items()}
+    queries, views = (
+        {name: {**stats, "node": node} for node, one in facts.items() for name, stats in one.get(kind, {}).items()}
+        for kind in ("queries", "views")
+    )
     return {
         **facts[me],
         "stored_triples": once("stored"),
@@ -150,6 +153,7 @@ def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
             **{name: once(name) for name in ("deleted", "inserted")},
         },
         "queries": dict(sorted(queries.items())),
+        **({"views": dict(sorted(views.items()))} if views else {}),
         "nodes": {str(node): _of_node(one, facts, answers[node]) for node, one in facts.items()},
         "durability": {str(node): one["durability"] for node, one in facts.items() if one["durability"]},
         "prepared_queries": {name: total("prepared_queries", name) for name in ("kept", "hits")},

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from wukongs.csparql.algebra import Output
-from wukongs.errors import DataError, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.core import QueryLog
 from wukongs.live.query_source import QuerySource
+from wukongs.live.views.options import ViewOptions
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
@@ -19,15 +22,15 @@ from wukongs.wire.packets import Packet, Peers
 OF_QUERY = "query"
 _METHODS = ("explain", "stats", "why", "warnings", "close")
 _OPTIONS = {"explain": ("analyze",), "why": ("row",)}
-ASK_S = 60.0
+ASK_S, FOLLOW_S = 60.0, 2.0
 
 
 class DistantQuery:
     """Has the methods of ContinuousQuery, but no windows: these are read at its node.
 
     query_log: takes its changes; node: its number; address: where clients find it; since: tells it from an earlier
-    query of this name; changes: how many it has had; is_view: it is a live view. Methods raise
-    NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
+    query of this name; changes: how many it has had; view: the options of a live view, None: it has windows. Methods
+    raise NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
 
     def __init__(
         self,
@@ -41,10 +44,10 @@ class DistantQuery:
         since: object,
         changes: int,
         *,
-        is_view: bool = False,
+        view: ViewOptions | None = None,
     ) -> None:
         self.name, self.node, self.since = name, node, since
-        self.source, self.is_stream, self.changes, self.is_view = source, is_stream, changes, is_view
+        self.source, self.is_stream, self.changes, self.view = source, is_stream, changes, view
         self.address = address
         self.is_closed = False
         self._peers, self._query_log = peers, query_log
@@ -59,6 +62,10 @@ class DistantQuery:
 
     def _repr_html_(self) -> str:
         return query_html("ContinuousQuery", self.name, self.stats, self.source.text)
+
+    @property
+    def is_view(self) -> bool:
+        return self.view is not None
 
     @property
     def text(self) -> str:
@@ -94,9 +101,18 @@ class DistantQuery:
 
     def pause(self) -> None:
         self._query_log.pause_query(self.name, True)
+        self._wait_until_paused(is_paused=True)
 
     def resume(self) -> None:
         self._query_log.pause_query(self.name, False)
+        self._wait_until_paused(is_paused=False)
+
+    def _wait_until_paused(self, *, is_paused: bool) -> None:
+        """Wait, but not for long, until a live view has followed the record: it does so between two moves."""
+        deadline_s = time.monotonic() + (FOLLOW_S if self.is_view else 0.0)
+        with suppress(NodeUnavailable, StreamError):
+            while time.monotonic() < deadline_s and self._call("stats")["is_paused"] is not is_paused:
+                time.sleep(0.01)
 
     def close(self) -> None:
         if not self.is_closed:

@@ -57,6 +57,12 @@ class Interests:
                     self._is_any = True
         self._wanted = tuple(wanted)
 
+    @property
+    def predicates(self) -> frozenset[Term] | None:
+        """Those of all triples whose change may concern the part; None: they may be any."""
+        found = [one.predicate for one in self._wanted if one.predicate is not None]
+        return None if self._is_any or len(found) < len(self._wanted) else frozenset(found)
+
     def keys(self) -> Iterator[Key]:
         """Iterate over keys, with the ids that constants have now. A change that has no triple of any of them concerns
         the part in nothing."""

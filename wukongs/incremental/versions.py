@@ -24,7 +24,7 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import Batch, build_batch
-from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.batch_set import EMPTY, BatchSet, row_counts
 from wukongs.store.dtypes import NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 from wukongs.store.quads import NO_QUADS, Quads, is_held, joined, taken
@@ -168,16 +168,28 @@ def batch_set(quads: Sequence[Int64Array]) -> BatchSet:
     return BatchSet.of((build_batch(graphs, subjects, predicates, objects),), True)
 
 
-def net_of(entries: Iterable[TraceEntry]) -> tuple[Quads, Quads]:
+def count_of(entries: Iterable[TraceEntry], predicates: Int64Array | None) -> int:
+    """Return how many triples and tombstones some entries of a trace have. predicates: of these alone; None: of any.
+
+    Cost: one look at the directories."""
+    batches = [batch for entry in entries for batch in (entry.batch, entry.tombstones) if batch is not None]
+    if predicates is None:
+        return sum(map(len, batches))
+    return sum(int(row_counts(batch)[np.isin(batch.predicates, predicates)].sum()) for batch in batches)
+
+
+def net_of(entries: Iterable[TraceEntry], predicates: Int64Array | None = None) -> tuple[Quads, Quads]:
     """Return the quads that some entries of a trace insert, and those that they delete: one that is inserted and
-    deleted again is in neither."""
+    deleted again is in neither. predicates: of these alone; None: of any."""
     columns: list[Quads] = []
     weights: list[Int64Array] = []
     for entry in entries:
         for batch, weight in ((entry.batch, 1), (entry.tombstones, -1)):
-            if batch is not None and len(batch):
-                columns.append(batch.triples())
-                weights.append(np.full(len(columns[-1][0]), weight, np.int64))
+            if batch is None or (predicates is not None and not np.isin(batch.predicates, predicates).any()):
+                continue
+            quads = batch.triples()
+            columns.append(quads if predicates is None else taken(quads, np.isin(quads[2], predicates)))
+            weights.append(np.full(len(columns[-1][0]), weight, np.int64))
     if not columns:
         return NO_QUADS, NO_QUADS
     quads = joined(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from wukongs.query.plans.dataset import Completion
@@ -59,12 +59,14 @@ class Reach(Protocol):
 
         own: this node's share of it; texts: a `reader` of the execution, which keeps texts that come with answers."""
 
-    def changed(self, entries: Iterable[TraceEntry], after_sn: int, sn: int) -> tuple[Quads, Quads] | None:
+    def changed(
+        self, entries: Sequence[TraceEntry], after_sn: int, sn: int, predicates: Int64Array | None = None
+    ) -> tuple[Quads, Quads] | None:
         """Return what was inserted into the whole graph between two SNs, and what was deleted from it; None if that is
         too much to be moved.
 
-        entries: of this node's trace, between the two. Raises NodeUnavailable, CompactedError (a node has forgotten
-        one of the two)."""
+        entries: of this node's trace, between the two; predicates: of these alone, None: of any. Raises
+        NodeUnavailable, CompactedError (a node has forgotten one of the two)."""
 
     def reader(self, own: TermReader) -> DataTexts:
         """Return a reader of texts that asks other nodes for texts that are not here."""

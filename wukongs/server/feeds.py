@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
+from wukongs.cluster.distant_query import DistantQuery
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.declarations import parse_continuous
@@ -43,6 +44,7 @@ from wukongs.server.pace import Pace
 from wukongs.server.relays import Relay, Relays
 from wukongs.server.requests import Refused, details_of
 from wukongs.server.view_feeds import ViewFeed
+from wukongs.server.view_relays import RelayedView
 
 log = logging.getLogger("wukongs")
 THREADS = 4
@@ -251,6 +253,14 @@ def _before(query: RegisteredQuery, first: Event[int]) -> int | None:
     return int(begin_ms) - step_ms
 
 
+def _relayed(relays: Relays, query: DistantQuery) -> RelayedView:
+    remote = relays.view(query.name)
+    if remote is None:
+        raise StreamError(f"view {query.name} is closed by now, and has no reports any more")
+    begins_whole = query.view is not None and query.view.snapshot and query.source.output != "dstream"
+    return RelayedView(remote, query.since, begins_whole=begins_whole)
+
+
 class Feeds:
     """The feeds of a server. relays: bring the windows of other nodes' queries; None: there are no other nodes."""
 
@@ -290,10 +300,26 @@ class Feeds:
             if other is not known:  # another request was faster
                 view.log.drop(cursor)
                 return await self.of_view(view)
+            if known is not None and isinstance(known.query, RelayedView):
+                known.end()  # the view has moved here
             known = self._view_feeds[view.name] = ViewFeed(view, cursor, self._threads, self._bounds)
             for name, feed in list(self._view_feeds.items()):
                 if feed.is_ended:
                     del self._view_feeds[name]
+        known.subscribers.left_s = time.monotonic()
+        return known
+
+    async def relayed_view(self, query: DistantQuery) -> ViewFeed:
+        """Return the feed of a live view that stands at another node. Raises NodeUnavailable, StreamError (closed)."""
+        known, relays = self._view_feeds.get(query.name), self._relays
+        assert relays is not None, "there are other nodes"
+        if known is None or known.is_ended or getattr(known.query, "since", None) != query.since:
+            begin = partial(_relayed, relays, query)
+            view = await asyncio.get_running_loop().run_in_executor(self._beginners, begin)
+            if self._view_feeds.get(query.name) is not known:  # another request was faster
+                view.log.drop(view.cursor)
+                return await self.relayed_view(query)
+            known = self._view_feeds[query.name] = ViewFeed(view, view.cursor, self._threads, self._bounds)
         known.subscribers.left_s = time.monotonic()
         return known
 

@@ -207,21 +207,34 @@ async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
 
 
 async def _view(request: HTTPConnection, face: Face) -> LiveView:
-    """Return the live view that the path names. Raises Refused (there is none)."""
+    """Return the live view that the path names, to change its arguments. Raises Refused (there is none, or it has none:
+    it stands at another node of a cluster)."""
     query = await _named(request, face)
     if is_view(query) and not isinstance(query, LiveView):
-        node = getattr(query, "node", "?")
-        raise Refused(421, f"view {query.name} stands at node {node}, which has its reports: ask that node for them")
+        raise Refused(409, f"view {query.name} has no arguments: a cluster has no views with bindings so far")
     if not isinstance(query, LiveView):
         raise Refused(409, f"query {query.name} has windows: ask for /queries/{query.name}/windows")
     return query
+
+
+async def _view_feed_of(request: HTTPConnection, face: Face) -> ViewFeed:
+    """Return the feed of the live view that the path names. Raises Refused (there is none; it stands at another node of
+    the cluster, and there is no way to that), NodeUnavailable."""
+    query: Any = await _named(request, face)
+    if not is_view(query) or isinstance(query, LiveView):
+        return await face.feeds.of_view(await _view(request, face))
+    if not face.feeds.has_others:
+        raise Refused(
+            421, f"view {query.name} stands at node {query.node}, which has its reports: ask that node for them"
+        )
+    return await face.feeds.relayed_view(query)
 
 
 async def _feed_of(request: HTTPConnection, face: Face, *, of_view: bool) -> AnyFeed:
     """Return the feed of the query that the path names. Raises Refused (there is none; another node of the cluster runs
     it, and there is no way to that), NodeUnavailable."""
     if of_view:
-        return await face.feeds.of_view(await _view(request, face))
+        return await _view_feed_of(request, face)
     query = await _named(request, face)
     if is_view(query):
         raise Refused(409, f"query {query.name} is a live view, without windows: ask for /queries/{query.name}/changes")
@@ -300,8 +313,8 @@ async def changes(request: Request) -> Response:
 async def content(request: Request) -> Response:
     """Answer with the whole content of a live view, as with the result of a query."""
     face, fields = face_of(request), query_fields(request)
-    view = await _view(request, face)
-    feed, at = await face.feeds.of_view(view), integer_of(fields, "at")
+    feed, at = await _view_feed_of(request, face), integer_of(fields, "at")
+    view = feed.query
     timeout_s, place, began_s = face.bounds.timeout_s(seconds_of(fields)), feed.newest, time.monotonic()
 
     def find() -> tuple[Result, Position | None]:

@@ -11,14 +11,14 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from wukongs.errors import GapError, NodeUnavailable, WukongsError
 from wukongs.live.window_log import WINDOW_BYTES, UnreadBudget, WindowLog
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.connection import Connection, Moved
-from wukongs.remote.query import RemoteQuery, fetch_any
+from wukongs.remote.query import RemoteQuery, RemoteView, fetch_any
 
 log = logging.getLogger("wukongs")
 WAIT_S = 0.5
@@ -94,6 +94,16 @@ class Relays:
             self._relays.append(relay)
             self._let_run()
         return relay
+
+    def view(self, name: str) -> RemoteView | None:
+        """Return a live view that stands at another node, for one reader; None if there is none of this name by now.
+        Raises NodeUnavailable."""
+        with self._lock:
+            if self._ended.is_set():
+                raise NodeUnavailable("the server ends")
+            client = self._client = self._client or self._node.client()
+        found: Any = next((one for one in client.queries() if one.name == name), None)
+        return found if isinstance(found, RemoteView) else None
 
     def _let_run(self) -> None:
         """Have a thread for each node that runs some of the queries. Called with the lock held."""

@@ -29,6 +29,7 @@ from wukongs.query.output.report_text import report_json
 from wukongs.query.output.view_report import ViewReport
 from wukongs.server.events import FETCHED_MAX, Event, FeedBounds, KeptEvents, Subscribers
 from wukongs.server.requests import Refused, details_of
+from wukongs.server.view_relays import RelayedView
 from wukongs.store.snapshot import tick_of
 
 RETRY_MAX_S = 60.0
@@ -68,7 +69,9 @@ _NO_PLACE = ReportId(0, 0, 0, "")
 class ViewFeed:
     """The reports of one view."""
 
-    def __init__(self, view: LiveView, cursor: ViewCursor, threads: ThreadPoolExecutor, bounds: FeedBounds) -> None:
+    def __init__(
+        self, view: LiveView | RelayedView, cursor: ViewCursor, threads: ThreadPoolExecutor, bounds: FeedBounds
+    ) -> None:
         """cursor: of its own, at the position of the view's log."""
         self.query = view
         self.is_ended = False

@@ -19,12 +19,14 @@ from tests.faces import served_node
 from tests.fuzz import first_and_slow, slow
 from tests.unit.cluster.wires import EX, WAIT_S, Fault, until, wired
 from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text, random_triples, random_update
+from wukongs.cluster.boot import EVENT_TIMES, LEASES
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.cluster.reads.requests import CHANGED, RUN
+from wukongs.cluster.reads.requests import CHANGED, RUN, TEXTS
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.incremental.versions import Evaluation
+from wukongs.incremental.view import View
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
@@ -44,7 +46,7 @@ Row = tuple[str | None, ...]
 AC = Counter({(repr(URIRef(EX + "a")), repr(URIRef(EX + "c"))): 1})
 
 
-TEXTS = (
+FIXED = (
     'SELECT ?a ?c WHERE { ?a <http://ex/p0> ?b . ?b <http://ex/p1> ?c FILTER(STR(?a) > "http://ex/n1") }',
     "SELECT ?a ?b FROM <http://ex/g0> FROM <http://ex/g1> WHERE { ?a <http://ex/p0> ?b }",
     "SELECT ?a ?b FROM <urn:x-wukongs:explicit> FROM <http://ex/g1> WHERE { ?a <http://ex/p1> ?b }",
@@ -109,7 +111,7 @@ def follow(nodes: list[Any], engine: wukongs.Engine, seed: int, views: int, step
         one.update(f"INSERT DATA {{ {stored} }}")
         if kinds.get("of_graphs") and not one.rules():
             one.add_rules(RULE)
-    followed, texts = list[tuple[str, Any, Sum]](), [*TEXTS]
+    followed, texts = list[tuple[str, Any, Sum]](), [*FIXED]
     while len(followed) < views:
         text = texts.pop() if texts else QueryMaker(rng, **kinds).query()
         name = f"v{seed}x{len(followed)}"
@@ -150,8 +152,18 @@ def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.
 
     monkeypatch.setattr(Evaluation, "run_versions", count_rows)
     with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
-        assert follow(nodes, engine, 1, 15, 8) >= 8
+        assert follow(nodes, engine, 1, 12, 8) >= 8
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["", "of_graphs", "of_paths"])
+def test_views_follow_their_text_for_many_seeds(kind: str) -> None:
+    with cluster(3, 1, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
+        for seed in range(50, 60):
+            follow(nodes, engine, seed, 20, 5, **({kind: True} if kind else {}))
+            for one in (engine, nodes[0].engine):
+                one.update("CLEAR ALL")
 
 
 def test_a_view_is_called_at_each_node() -> None:
@@ -167,6 +179,7 @@ def test_a_view_is_called_at_each_node() -> None:
         assert (known.name, known.node, known.is_view) == ("v", 0, True)
         assert "delta join" in known.explain()
         assert known.stats()["sn"] == view.sn
+        assert there.stats()["views"]["v"]["node"] == 0
         assert known.why() == view.why()
         with pytest.raises(StreamError, match="runs at node 0"):
             next(known.results(0.0))
@@ -179,6 +192,7 @@ def test_a_view_is_called_at_each_node() -> None:
         assert kept.read(view).rows == Counter()
         assert kept.resets == 2
         known.replace(text.replace("?b :p ?c", "?b :q ?c"))
+        until(lambda: view.source.text != text)
         there.update(f"{PREFIX} INSERT DATA {{ :a :p :b . :b :q :c }}")
         there.settle(60)
         assert kept.read(view).rows == AC
@@ -222,6 +236,14 @@ def edges(*pairs: str) -> str:
     return " ; ".join(f"{word} DATA {{ <{EX}{a}> <{EX}p> <{EX}{b}> }}" for word, (a, b) in parts)
 
 
+def counted(name: str, method: Any, calls: Counter[str]) -> Any:
+    def called(*given: Any) -> Any:
+        calls[name] += 1
+        return method(*given)
+
+    return called
+
+
 def waits(view: Any) -> bool:
     return "waits for other nodes" in view.why()
 
@@ -251,7 +273,9 @@ def test_a_view_waits_for_a_node_that_does_not_say_what_has_changed(text: str) -
 
 
 @pytest.mark.parametrize("text", first_and_slow([HOPS, PATHS]))
-@pytest.mark.parametrize("outcome", [NodeUnavailable("node 1: the connection was lost"), CompactedError("it is gone")])
+@pytest.mark.parametrize(
+    "outcome", first_and_slow([NodeUnavailable("node 1: the connection was lost"), CompactedError("it is gone")])
+)
 def test_a_view_begins_again_after_a_look_up_that_was_lost(text: str, outcome: WukongsError) -> None:
     with wired(3) as wires:
         node = wires.nodes[0]
@@ -294,6 +318,13 @@ def test_a_long_change_is_the_difference_of_two_contents(monkeypatch: pytest.Mon
         node.engine.update(edges("-ab", "-bc", "-cd", "fg", "ga", "ac"))
         same_as(view, kept, node)
         assert kept.resets == 1
+        moved = Counter[str]()
+        for name in ("advance", "advance_anew"):
+            monkeypatch.setattr(View, name, counted(name, getattr(View, name), moved))
+        others = " . ".join(f"<{EX}{at}> <{EX}q> <{EX}o>" for at in range(20))
+        node.engine.update(f"INSERT DATA {{ {others} }} ; {edges('gh')}")
+        same_as(view, kept, node)
+        assert moved == {"advance": 1}, "what no view reads does not count"
 
 
 def test_answers_about_other_subjects_are_refused() -> None:
@@ -401,3 +432,103 @@ def test_a_client_of_any_node_reads_a_view() -> None:
         assert "is paused" in view.why()
         beside.close()
         until(lambda: first.queries() == [])
+
+
+@pytest.mark.slow
+def test_a_backup_has_the_views(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with cluster(1, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        engine.update(edges("ab", "bc"))
+        engine.register(HOPS, keep=True)
+        engine.register(HOPS.replace("QUERY v", "QUERY w")).pause()
+        engine.backup(tmp_path / "backup")
+    with wukongs.restore(tmp_path / "backup", tmp_path / "restored") as restored:
+        restored.register(f"REGISTER QUERY b AS SELECT ?a WHERE {{ ?a <{EX}p> ?b }}", bindings=[{"b": f"<{EX}c>"}])
+        assert [one.name for one in restored.queries()] == ["v", "w", "b"]
+        assert len(restored.register(HOPS, keep=True).content()) == 1
+    with cluster(1, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        engine.restore(tmp_path / "restored")
+        assert [one.name for one in engine.queries()] == ["v", "w"]
+        assert "not restored: view b: bindings are for live views" in caplog.text
+        assert len(engine.register(HOPS, keep=True).content()) == 1
+        assert "is paused" in engine.queries()[1].why()
+
+
+def test_a_change_costs_one_message_to_each_other_node() -> None:
+    with wired(3) as wires:
+        node = wires.nodes[0]
+        views = [
+            node.engine.register(f"REGISTER QUERY v{at} AS SELECT ?o WHERE {{ <{EX}n{at}> <{EX}p{at}> ?o }}")
+            for at in range(4)
+        ]
+        node.engine.settle(WAIT_S)
+        wires.asked.clear()
+        wires.nodes[1].engine.update(f"INSERT DATA {{ <{EX}n2> <{EX}p2> <{EX}o> . <{EX}o> <{EX}q> 1 }}")
+        until(lambda: views[2].stats()["reports"] == 1)
+        asked = Counter((packet.kind, to) for who, to, packet in wires.asked if who == 0 and packet.kind[:5] == "read.")
+        assert asked == {(CHANGED, 1): 1, (CHANGED, 2): 1}
+
+
+def test_a_report_has_its_texts_before_its_reader_gets_it() -> None:
+    with wired(3) as wires:
+        node = wires.nodes[0]
+        view, kept = node.engine.register(f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p> ?c }}"), Sum()
+        kept.read(view)
+        names = "abcdefghijklm"
+        wires.nodes[1].engine.update(edges(*("".join(pair) for pair in pairwise(names))))
+        until(lambda: view.stats()["reports"])
+        expected = Counter((repr(URIRef(EX + a)), repr(URIRef(EX + c))) for a, c in pairwise(names))
+        wires.cut = {1, 2}
+        assert kept.read(view).rows == expected, "the other nodes are gone by now"
+        wires.cut = set()
+        fresh, beside = Sum(), view.new_cursor(needs_reset=True)
+        report = view.next_report(beside, None)
+        wires.cut = {1, 2}
+        assert report is not None
+        fresh.take(report)
+        assert fresh.rows == expected
+        wires.cut = set()
+
+
+def test_on_result_gets_what_a_reader_does_once_the_other_nodes_answer() -> None:
+    with wired(3) as wires:
+        node, kept = wires.nodes[0], Sum()
+        names = "abcdefghijklm"
+        node.engine.update(edges(*("".join(pair) for pair in pairwise(names))))
+        faults = [wires.lose(kind, to) for kind in (RUN, TEXTS) for to in (1, 2)]
+        node.engine.register(HOPS, kept.take)
+        until(lambda: sum(fault.count < 1 << 30 for fault in faults) > 0)
+        assert kept.resets == 0
+        for fault in faults:
+            fault.count = 0
+        until(lambda: len(kept.rows) == len(names) - 2)
+        wires.nodes[1].engine.update(edges("-ab", "-lm"))
+        until(lambda: len(kept.rows) == len(names) - 4)
+        assert kept.resets == 1
+
+
+@pytest.mark.slow
+def test_views_go_on_at_a_node_that_is_drained_and_beside_it() -> None:
+    with cluster(4, 2, spare_count=1, silence_pulses_max=PATIENT) as nodes:
+        nodes[0].engine.update(edges("ab", "bc", "cd"))
+        followed = [
+            (node, node.engine.register(HOPS.replace("QUERY v", f"QUERY v{node.me.node}")), Sum()) for node in nodes[:2]
+        ]
+        for update in (edges("de", "-ab"), "", edges("ef", "ab"), edges("-ef", "fg", "ga")):
+            if update:
+                nodes[2].engine.update(update)
+            else:
+                nodes[1].engine.drain(0, [3], timeout_s=WAIT_S)
+            for node, view, kept in followed:
+                same_as(view, kept, node)
+                assert kept.resets == 1
+
+
+def test_a_node_of_an_earlier_release_has_no_views() -> None:
+    with wired(2) as wires:
+        engine = wires.nodes[0].engine
+        wires.nodes[0]._knows = {**wires.nodes[0]._knows, 1: frozenset([EVENT_TIMES, LEASES])}
+        with pytest.raises(StreamError, match="so it is a live view, and node 1 is of an earl"):
+            engine.register(HOPS)
+        assert engine.queries() == []

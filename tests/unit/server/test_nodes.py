@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -215,3 +216,64 @@ def test_an_engine_without_a_way_to_the_others_says_where_the_windows_are(
         answer = alone.ask("GET", "/queries/alone/windows")
         assert (answer.status, "query alone runs at node 0" in answer.text) == (421, True)
     assert clients[0].ask("DELETE", "/queries/alone").status == 204
+
+
+def report_of(event: Any) -> tuple[str, list[tuple[str, int]]]:
+    rows = event["data"]["changes"]
+    return event["event"], sorted((one["binding"]["s"]["value"], one["weight"]) for one in rows)
+
+
+def test_each_node_has_the_reports_of_a_view(nodes: list[ClusterNode], clients: list[Client]) -> None:
+    first, second = clients
+    text = "REGISTER QUERY v AS SELECT ?s WHERE { ?s <http://ex/of> ?o }"
+
+    def change(client: Client, update: str) -> None:
+        assert client.ask("POST", "/sparql", body=update, content_type="application/sparql-update").status in (200, 204)
+        nodes[0].engine.settle(60)
+
+    def poll(client: Client, after: str | None) -> tuple[str, list[tuple[str, list[tuple[str, int]]]]]:
+        path = "/queries/v/changes?timeout=20" + ("" if after is None else f"&after={after}")
+        found = client.ask("GET", path, accept="application/json").json
+        return found["after"], [report_of(event) for event in found["events"]]
+
+    change(first, "INSERT DATA { <http://ex/a> <http://ex/of> <http://ex/b> }")
+    assert first.ask("POST", "/queries", body=text, content_type=QUERY).status == 201
+    told = second.ask("GET", "/queries/v").json
+    assert (told["is_view"], told["node"]) == (True, 0)
+    places = list[str]()
+    for client in clients:
+        after, events = poll(client, None)
+        assert events == [("reset", [("http://ex/a", 1)])]
+        places.append(after)
+    change(second, "DELETE DATA { <http://ex/a> <http://ex/of> <http://ex/b> }")
+    for client, place in zip(clients, places, strict=True):
+        assert poll(client, place)[1] == [("change", [("http://ex/a", -1)])]
+    change(first, "INSERT DATA { <http://ex/c> <http://ex/of> 1, 2 }")
+    for client in clients:
+        csv = client.ask("GET", "/queries/v/content", accept="text/csv")
+        assert csv.text.split() == ["s", "http://ex/c", "http://ex/c"]
+        after = csv.headers["Wukongs-Report"]
+        change(
+            client, "INSERT DATA { <http://ex/d> <http://ex/of> 3 } ; DELETE DATA { <http://ex/c> <http://ex/of> 2 }"
+        )
+        assert poll(client, after)[1] == [("change", [("http://ex/c", -1), ("http://ex/d", 1)])]
+        change(
+            client, "INSERT DATA { <http://ex/c> <http://ex/of> 2 } ; DELETE DATA { <http://ex/d> <http://ex/of> 3 }"
+        )
+    after, events = poll(second, None)
+    assert events == [("reset", [("http://ex/c", 2)])]
+    assert second.ask("POST", "/queries/v/bind", body="[]", content_type="application/json").status == 409
+    assert second.ask("GET", "/queries/v/windows").status == 409
+    assert second.ask("POST", "/queries/v/pause").status == 204
+    assert first.ask("GET", "/queries/v/why").text.startswith("view v is paused")
+    assert second.ask("POST", "/queries/v/resume").status == 204
+    assert poll(second, after)[1] == [("reset", [("http://ex/c", 2)])]
+    assert second.ask("DELETE", "/queries/v").status == 204
+
+
+def test_a_face_without_a_way_to_other_nodes_says_where_a_view_stands(nodes: list[ClusterNode]) -> None:
+    view = nodes[0].engine.register("REGISTER QUERY w AS SELECT ?s WHERE { ?s <http://ex/of> ?o }")
+    with served(nodes[1].engine) as client:
+        answer = client.ask("GET", "/queries/w/content")
+        assert (answer.status, "stands at node 0" in answer.text) == (421, True)
+    view.close()

@@ -109,12 +109,14 @@ class Asking:
         packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
         return np.unique(np.concatenate(self._ask_others(packet, partial(ids_of, name="graphs"))))
 
-    def changed(self, after_sn: int) -> tuple[Quads, Quads] | None:
+    def changed(self, after_sn: int, predicates: Int64Array | None) -> tuple[Quads, Quads] | None:
         """Return the triples that others answer for by their subjects and that were inserted since an SN, and those
-        that were deleted; None if that is too much."""
+        that were deleted; None if that is too much. predicates: of these alone; None: of any."""
         fields = {"after": after_sn, "sn": self._sn, "timeout_s": time_left_s()}
+        named = {} if predicates is None else {"predicates": predicates}
         questions = [
-            (node, Packet(requests.CHANGED, fields, {"shards": self.assignment.shards(node)})) for node in self.others
+            (node, Packet(requests.CHANGED, fields, {"shards": self.assignment.shards(node), **named}))
+            for node in self.others
         ]
         inserted, deleted = list[Quads](), list[Quads]()
         for node, answer in self._ask(questions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -27,7 +27,7 @@ from wukongs.cluster.reads.requests import (
 )
 from wukongs.cluster.reads.share_run import laid_out_parts, run_share
 from wukongs.errors import BudgetExceeded, NodeUnavailable
-from wukongs.incremental.versions import net_of
+from wukongs.incremental import versions
 from wukongs.live.core import Core
 from wukongs.query.limits import Limits
 from wukongs.query.memory import budget_of
@@ -159,17 +159,19 @@ class Owner:
         return columns_packet(TRIPLES, columns, rows=len(columns[0]), next=stop)
 
     def changed(self, packet: Packet) -> Packet:
-        """Give the net change between two SNs of the triples whose subjects are in some shards: the first `inserted`
-        rows were inserted, the others deleted. `is_long`: there are too many to be given."""
+        """Give the net change between two SNs of the triples whose subjects are in some shards, of some predicates if
+        they are named: the first `inserted` rows were inserted, the others deleted. `is_long`: there are too many to be
+        given."""
         after_sn, sn, shards = count_of(packet, "after"), count_of(packet, "sn"), shards_in(packet)
+        predicates = column_of(packet, "predicates", np.int64) if "predicates" in packet.arrays else None
         self._wait_for_sn(sn, timeout_of(packet))
         core = self._core
         with core.lock:
             core.check_is_open()
             entries = core.arrangement.trace.merged_between(after_sn, sn)
-        if sum(map(len, entries)) > CHANGED_MAX:
+        if (changed := changed_in(entries, shards, predicates)) is None:
             return Packet(CHANGED, {"is_long": True})
-        inserted, deleted = changed_in(entries, shards)
+        inserted, deleted = changed
         quads = joined([inserted, deleted])
         return columns_packet(CHANGED, quads, rows=len(quads[0]), inserted=len(inserted[0]))
 
@@ -248,7 +250,12 @@ def _is_long(steps: Int64Array) -> bool:
     return bool((steps[:, layout.KEY_KIND] == layout.NEW).any() or (steps == layout.SAME)[:, KINDS].any())
 
 
-def changed_in(entries: Iterable[TraceEntry], shards: BoolArray) -> tuple[Quads, Quads]:
-    """Return the triples with subjects in some shards that entries of a trace insert, and those that they delete."""
-    inserted, deleted = (taken(quads, shards[shards_of(quads[1])]) for quads in net_of(entries))
+def changed_in(
+    entries: Sequence[TraceEntry], shards: BoolArray, predicates: Int64Array | None
+) -> tuple[Quads, Quads] | None:
+    """Return the triples with subjects in some shards that entries of a trace insert, and those that they delete; None
+    if they are more than CHANGED_MAX. predicates: of these alone; None: of any."""
+    if versions.count_of(entries, predicates) > CHANGED_MAX:
+        return None
+    inserted, deleted = (taken(quads, shards[shards_of(quads[1])]) for quads in versions.net_of(entries, predicates))
     return inserted, deleted

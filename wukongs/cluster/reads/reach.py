@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from wukongs.cluster.reads.asking import Asking
 from wukongs.cluster.reads.distant_terms import DistantIds, DistantReader
@@ -37,12 +37,14 @@ class OwnersReach:
         kept = texts if isinstance(texts, DistantReader) else None
         return DividedGraph(Asking(self._owners, assignment, sn, kept), own)
 
-    def changed(self, entries: Iterable[TraceEntry], after_sn: int, sn: int) -> tuple[Quads, Quads] | None:
+    def changed(
+        self, entries: Sequence[TraceEntry], after_sn: int, sn: int, predicates: Int64Array | None = None
+    ) -> tuple[Quads, Quads] | None:
         assignment = self._owners.assignment()
-        others = Asking(self._owners, assignment, sn).changed(after_sn)
-        if others is None:
+        own = changed_in(entries, assignment.shards(assignment.me), predicates)
+        others = None if own is None else Asking(self._owners, assignment, sn).changed(after_sn, predicates)
+        if own is None or others is None:
             return None
-        own = changed_in(entries, assignment.shards(assignment.me))
         inserted, deleted = (joined([here, there]) for here, there in zip(own, others, strict=True))
         return inserted, deleted
 

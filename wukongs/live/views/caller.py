@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from wukongs.errors import StorageError, WukongsError
+from wukongs.errors import NodeUnavailable, StorageError, WukongsError
 from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.views.view_log import Position, ViewCursor, ViewLog
 from wukongs.query.output.view_report import ViewReport
@@ -14,7 +14,8 @@ from wukongs.query.output.view_report import ViewReport
 OnReport = Callable[[Any], object]
 REPORTS_AT_ONCE = 64
 """Reports of one view for which on_result is called before another view has its turn."""
-STORAGE_PAUSE_S = 0.2
+WAIT_S = 0.2
+"""A report that cannot be had waits so long."""
 
 
 class Reported(Protocol):
@@ -53,8 +54,8 @@ class Caller:
         for _ in range(REPORTS_AT_ONCE):
             try:
                 report = self._view.next_report(self._cursor, 0.0)
-            except StorageError:  # the log of the data folder is not written now: the report waits
-                time.sleep(STORAGE_PAUSE_S)
+            except (StorageError, NodeUnavailable):  # the log is not written now, or another node does not answer
+                time.sleep(WAIT_S)
                 break
             except WukongsError:  # it was logged and counted when it happened
                 continue

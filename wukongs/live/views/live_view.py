@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import CompactedError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.divided import DividedReads
@@ -282,6 +282,11 @@ class LiveView(MakesByPeriods):
     def operators(self) -> Operator:
         """The top one of its operators."""
         return self._view.top
+
+    @property
+    def predicates(self) -> frozenset[Term] | None:
+        """Those of all triples whose change may concern it; None: they may be any."""
+        return self._view.interests.predicates
 
     @property
     def makes(self) -> str | None:
@@ -568,6 +573,9 @@ class LiveView(MakesByPeriods):
         is_whole = self.output == "rstream"
         shown = view.content() if is_whole else _shown(found, self.output)
         report = LoggedReport(view.query, after, position, shown, self._terms, time_ms, is_whole)
+        if self._reads is not None and self.log.is_read:
+            with contextlib.suppress(NodeUnavailable):  # readers ask again
+                _fetch_texts(shown, self._terms)
         if self.given is not None and self._is_stopping:
             with self._core.lock:
                 self.given.stop(found, self._terms, position)
@@ -688,6 +696,8 @@ class LiveView(MakesByPeriods):
                     rows, terms = view.content(), self._terms
                 else:
                     rows, terms = self._evaluated(view, snapshot, arguments, timeout_s)
+                if core.reach is not None:
+                    _fetch_texts(rows, terms)
             except BaseException as error:
                 if cursor is not None:
                     with self.log.changed:
@@ -1177,6 +1187,13 @@ def _shown(found: ZSet, output: Output | None) -> ZSet:
     if output not in ("istream", "dstream"):
         return found
     return found.take(np.flatnonzero(found.weights > 0 if output == "istream" else found.weights < 0))
+
+
+def _fetch_texts(rows: ZSet, terms: QueryTerms) -> None:
+    """Have the texts of some rows here, so that their reader needs no other node. Raises NodeUnavailable."""
+    for column in rows.table.columns:
+        ids = np.unique(column)
+        terms.gather(ids[ids != UNBOUND])
 
 
 def _rows_of(found: Answer, variables: tuple[Variable, ...]) -> ZSet:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term
 from wukongs.errors import CompactedError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.versions import Change
@@ -23,6 +24,7 @@ from wukongs.live.declarations import parse_registered
 from wukongs.live.journal import DataFolder
 from wukongs.live.made_streams import Made
 from wukongs.live.query_source import QuerySource
+from wukongs.live.reading import ids_of
 from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
@@ -36,6 +38,7 @@ from wukongs.live.views.view_log import Position
 from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
+from wukongs.query.reach import Reach
 from wukongs.query.terms.query_terms import DataTexts
 from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
@@ -447,21 +450,14 @@ class Views:
         return known
 
     def _computed(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
-        entries, reach = self._core.arrangement.trace.between(after.sn, to.sn), self._core.reach
+        reach = self._core.reach
+        find = self._change_here(after, to) if reach is None else self._change_of_all(after, to, reach)
         known = list[Change | WukongsError | None]()
-
-        def found() -> Change | None:
-            if entries is None:
-                return None
-            if reach is None:
-                return Change.of(after.stored, to.stored, entries)
-            of_all = reach.changed(entries, after.sn, to.sn)
-            return None if of_all is None else Change.between(after.stored, to.stored, *of_all)
 
         def compute() -> Change | None:
             if not known:
                 try:
-                    known.append(found())
+                    known.append(find())
                 except WukongsError as error:  # of another node
                     known.append(error)
             if isinstance(known[0], WukongsError):
@@ -469,6 +465,25 @@ class Views:
             return known[0]
 
         return compute
+
+    def _change_here(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
+        entries = self._core.arrangement.trace.between(after.sn, to.sn)
+        return lambda: None if entries is None else Change.of(after.stored, to.stored, entries)
+
+    def _change_of_all(self, after: Snapshot, to: Snapshot, reach: Reach) -> Callable[[], Change | None]:
+        """Return what finds the change over all nodes of a cluster, for the predicates that some view reads. This node
+        holds both snapshots, so its trace has all that lies between."""
+        core = self._core
+        entries = core.arrangement.trace.merged_between(after.sn, to.sn)
+        read = [view.predicates for view in self._views.values()]
+        named = None if None in read else frozenset[Term]().union(*(some for some in read if some is not None))
+
+        def find() -> Change | None:
+            ids = None if named is None else ids_of(core).resolve_all(sorted(term.text for term in named))
+            found = reach.changed(entries, after.sn, to.sn, ids)
+            return None if found is None else Change.between(after.stored, to.stored, *found)
+
+        return find
 
     # --- waiting and ending -------------------------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class ViewLog:
     def put(self, report: LoggedReport | None, sn: Position) -> None:
         """Add the report up to a position. report: None if nothing has changed."""
         with self.changed:
-            if report is not None and any(not one.needs_reset for one in self._cursors):
+            if report is not None and self.is_read:
                 self._reports.append(report)
                 self._grow(report.size_bytes)
             self._sn = sn
@@ -164,6 +164,12 @@ class ViewLog:
                 self.drop_oldest()
             self.budget.make_room(self)
             self._wake()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether some reader gets the next report, and no reset in its place."""
+        with self.changed:
+            return any(not one.needs_reset for one in self._cursors)
 
     def begin_again(self, sn: Position, error: WukongsError | None = None) -> None:
         """Have all cursors begin with a reset, at a view that is at a position. error: raised to readers before."""
