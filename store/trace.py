@@ -314,6 +314,13 @@ class Trace:
             return None
         return tuple([entry for entry in self._sealed if after_sn < entry.lower <= sn])
 
+    def merged_between(self, after_sn: int, sn: int) -> tuple[TraceEntry, ...]:
+        """Return the entries of the SNs after_sn < s <= sn as they are merged by now. Raises CompactedError if merging
+        has forgotten one of the two."""
+        for one in (after_sn, sn):
+            self._parts(one)
+        return tuple([entry for entry in self._entries if after_sn < entry.lower and entry.upper <= sn + 1])
+
     def _keep_as_sealed(self, entry: TraceEntry) -> None:
         self._sealed.append(TraceEntry(entry.batch, entry.lower, entry.upper, tombstones=entry.tombstones))
         self._sealed_rows += len(entry)

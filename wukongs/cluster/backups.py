@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -220,10 +219,7 @@ def definitions_of(control: Control) -> Definitions:
         for name, key in control.keys.items()
         if control.takes_in(key) and not control.streams[key].is_made
     }
-    return Definitions(streams, dict(_queries(control)), list(ruleset_of(control.rules).rules.values()))
-
-
-def _queries(control: Control) -> Iterator[tuple[str, Any]]:
-    for name, registered in control.queries.items():
-        registration = read_registration(registered.payload, name)
-        yield name, (registration.source, registration.is_paused)
+    registrations = {name: read_registration(one.payload, name) for name, one in control.queries.items()}
+    queries = {name: (one.source, one.is_paused) for name, one in registrations.items() if one.view is None}
+    views = [(one.source, one.view, one.is_paused) for one in registrations.values() if one.view is not None]
+    return Definitions(streams, queries, list(ruleset_of(control.rules).rules.values()), views)

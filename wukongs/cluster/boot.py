@@ -50,10 +50,12 @@ FIRST_DISK = 0
 
 EVENT_TIMES = "event_times"
 LEASES = "leases"
-KNOWS = (EVENT_TIMES, LEASES)
+VIEWS = "views"
+KNOWS = (EVENT_TIMES, LEASES, VIEWS)
 """The features that an earlier release lacks, of the same version of messages. Nodes name them when they introduce
 themselves, and use one once all nodes have it. event_times: a node keeps event times of triples;
-leases: it asks for leases, and answers the rounds of a leader (protocol/leases.py)."""
+leases: it asks for leases, and answers the rounds of a leader (protocol/leases.py); views: it says what has changed
+between two SNs, and takes live views over."""
 
 log = logging.getLogger("wukongs")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
-from wukongs.cluster.boot import EVENT_TIMES
+from wukongs.cluster.boot import EVENT_TIMES, VIEWS
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
@@ -46,9 +46,7 @@ from wukongs.live.declarations import (
     check_made,
     check_windows,
     make_stream,
-    no_view_here,
     options_for_readers,
-    parse_continuous,
 )
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import LateTuples, late_tuples_of
@@ -401,9 +399,13 @@ class ClusterBackend:
         are due by then have been reported."""
 
         def replaced(before: Registration) -> tuple[Registration, Query]:
-            source = before.source._replace(text=text, base=base, output=output)
-            query, core = parse_continuous(source), self._core
+            source, core = before.source._replace(text=text, base=base, output=output), self._core
+            query = before._replace(source=source).parsed()
             check_name(query, name)
+            if before.view is not None:
+                _check_view_here(query, source, before.view)
+                self._claims.settle_texts([term.text for term in constants_of(query)])
+                return before._replace(source=source), query
             self._serve_readers(query)
             with core.lock:
                 core.check_is_open()
@@ -417,7 +419,7 @@ class ClusterBackend:
         self._alter(name, replaced)
 
     def pause_query(self, name: str, is_paused: bool) -> None:
-        self._alter(name, lambda before: (before._replace(is_paused=is_paused), parse_continuous(before.source)))
+        self._alter(name, lambda before: (before._replace(is_paused=is_paused), before.parsed()))
 
     def _alter(self, name: str, altered: Callable[[Registration], tuple[Registration, Query]]) -> None:
         """Make a change of a query as it is by the log, and anew if another one came first. Its event time is that of
@@ -482,14 +484,45 @@ class ClusterBackend:
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def check_views(self, query: Query) -> None:
-        raise no_view_here(query)
+        lacking = [node for node in sorted(members_of(self._host)) if VIEWS not in self._known_by(node)]
+        if lacking:
+            assert query.registration is not None
+            raise StreamError(
+                f"query {query.registration.name} has no FROM STREAM, so it is a live view, and node {lacking[0]} is "
+                "of an earlier release, which has none, or was not heard yet: upgrade all nodes first, or give the "
+                "query a window"
+            )
 
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
     ) -> LiveView:
-        raise no_view_here(query)
+        """The view stands at this node, which asks the others for what they hold. If another node had it, with the
+        same text and options, and was taken out since, and this node has taken it over, it goes on."""
+        assert query.registration is not None
+        name, store = query.registration.name, self._store
+        _check_view_here(query, source, options)
+        with self._core.lock:
+            self._core.check_is_open()
+        if not is_left_here(store, name, source, options) and not free_name(self._host, store, name, source, options):
+            self._claims.settle_texts([term.text for term in constants_of(query)])
+            payload = Registration(source, None, view=options).payload()
+            store.records.new_views.add(name)
+            try:
+                if not self._submit(RegisterQuery(name, (), (self._host.me.node,), payload, "")):
+                    raise StreamError(f"a query named {name} is registered already: close it first")
+            finally:
+                store.records.new_views.discard(name)
+        with self._core.lock:
+            view = store.views.get(name)
+            if view is None:
+                raise StreamError(f"view {name} was closed while it was being registered")
+            view.is_recovered = False
+            if on_result is not None:
+                view.call(on_result)
+        return view
 
     def views(self) -> list[LiveView]:
+        """Return none: those of the whole cluster are among `queries`."""
         return []
 
     def queries(self) -> list[RegisteredQuery]:
@@ -507,7 +540,7 @@ class ClusterBackend:
                 if known is None or (known.node, known.since) != (node, registered.since):
                     known = self._distant_query(name, node, registered)
                 elif known.changes != registered.changes:
-                    known.source, known.is_stream = _text_of(name, registered)
+                    known.source, known.is_stream, _ = _text_of(name, registered)
                     known.changes = registered.changes
                 distant[name] = known
                 if not known.is_closed:
@@ -537,11 +570,11 @@ class ClusterBackend:
         return None
 
     def _distant_query(self, name: str, node: int, registered: Registered) -> DistantQuery:
-        source, is_stream = _text_of(name, registered)
+        source, is_stream, is_view = _text_of(name, registered)
         addresses = self.ingest_addresses
         address = addresses[node] if node < len(addresses) else None
         since, changes = registered.since, registered.changes
-        return DistantQuery(self._peers, self, name, node, address, source, is_stream, since, changes)
+        return DistantQuery(self._peers, self, name, node, address, source, is_stream, since, changes, is_view=is_view)
 
     def stats(self) -> dict[str, Any]:
         """Return the counts of the cluster: each thing counts once, however many nodes hold it
@@ -620,7 +653,29 @@ def _declaration(name: str, options: Mapping[str, Any], before: str, *, is_made:
     return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before, is_made=is_made)
 
 
-def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool]:
-    """Return the text of a query, and whether it makes a stream."""
-    source = read_registration(registered.payload, name).source
-    return source, makes_stream(parse_continuous(source))
+def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool, bool]:
+    """Return the text of a query, whether it makes a stream, and whether it is a live view."""
+    registration = read_registration(registered.payload, name)
+    is_view = registration.view is not None
+    return registration.source, not is_view and makes_stream(registration.parsed()), is_view
+
+
+def _check_view_here(query: Query, source: QuerySource, options: ViewOptions) -> None:
+    """Raise StreamError for what live views on clusters do not have yet."""
+    assert query.registration is not None
+    name = query.registration.name
+    if source.bindings is not None:
+        raise StreamError(
+            f"view {name}: bindings are for live views of engines of one process so far: register a view for each, or "
+            "put the arguments into the stored graph and join them"
+        )
+    if options.into is not None:
+        raise StreamError(
+            f"view {name}: into = {options.into!r}: a live view on a cluster makes no stream yet: use an engine of one "
+            "process, or read its reports and push them"
+        )
+    if options.every_ms or query.registration.computed_every_ms:
+        raise StreamError(
+            f"view {name}: periods (COMPUTED EVERY, every_ms=) are for live views of engines of one process so far: "
+            "leave them out, and a report follows each change"
+        )

@@ -26,7 +26,7 @@ class DistantQuery:
     """Has the methods of ContinuousQuery, but no windows: these are read at its node.
 
     query_log: takes its changes; node: its number; address: where clients find it; since: tells it from an earlier
-    query of this name; changes: how many it has had. Methods raise
+    query of this name; changes: how many it has had; is_view: it is a live view. Methods raise
     NodeUnavailable (its node is away) and StreamError (it is not there any more)."""
 
     def __init__(
@@ -40,9 +40,11 @@ class DistantQuery:
         is_stream: bool,
         since: object,
         changes: int,
+        *,
+        is_view: bool = False,
     ) -> None:
         self.name, self.node, self.since = name, node, since
-        self.source, self.is_stream, self.changes = source, is_stream, changes
+        self.source, self.is_stream, self.changes, self.is_view = source, is_stream, changes, is_view
         self.address = address
         self.is_closed = False
         self._peers, self._query_log = peers, query_log

@@ -13,6 +13,8 @@ from wukongs.cluster.node_payloads import read_registration
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.live.query_source import QuerySource
+from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.options import ViewOptions
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DropQuery, Role
@@ -34,13 +36,15 @@ def closing_here(node: Node, store: NodeStore) -> bool:
     )
 
 
-def is_left_here(store: NodeStore, name: str, source: QuerySource) -> bool:
-    """Tell whether a query with this source was left by another node, runs here, and is nobody's yet."""
+def is_left_here(store: NodeStore, name: str, source: QuerySource, view: ViewOptions | None = None) -> bool:
+    """Tell whether a query with this source (and, of a live view, these options) was left by another node, runs here,
+    and is nobody's yet."""
     here = store.query(name)
-    return here is not None and here.is_recovered and here.source == source
+    of_view = here.options if isinstance(here, LiveView) else None
+    return here is not None and here.is_recovered and (here.source, of_view) == (source, view)
 
 
-def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> bool:
+def free_name(host: Host, store: NodeStore, name: str, source: QuerySource, view: ViewOptions | None = None) -> bool:
     """Wait until a query of this name may be registered; return whether it is one with this source that another node
     has left and this one has taken over.
 
@@ -50,11 +54,11 @@ def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> b
         seen = host.node
         homes = known.nodes.keys()
         is_left = not homes & seen.control.with_role(Role.IN)
-        is_same = read_registration(known.payload, name).source == source
+        is_same = read_registration(known.payload, name).is_of(source, view)
         if is_left and not is_same:
             _drop(host, name, known)
             continue
-        if homes == {seen.me.node} and is_left_here(store, name, source):
+        if homes == {seen.me.node} and is_left_here(store, name, source, view):
             return True
         silent = sorted(home for home in homes if is_silent(seen, home))
         is_coming = is_left or (homes == {seen.me.node} and store.query(name) is None)  # or it was closed here

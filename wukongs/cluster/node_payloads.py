@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, get_args
 from wukongs.cluster.times import ms_of
 from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, SettingsError
-from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.declarations import parse_continuous, parse_registered, stream_options
 from wukongs.live.made_streams import MADE
 from wukongs.live.query_source import QuerySource, Unread
+from wukongs.live.views.options import ViewOptions, check_view
 from wukongs.live.windows import makes_stream
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.rules.inference import Ruleset
@@ -75,24 +76,39 @@ def declaration(name: str, batch_ms: int, first_tick: int, payload: str) -> Decl
 
 
 class Registration(NamedTuple):
-    """A query as the log has it. from_ms: the event time from which its text counts, if nothing has fired before."""
+    """A query as the log has it. from_ms: the event time from which its text counts, if nothing has fired before; view:
+    the options of a live view, None: it has windows."""
 
     source: QuerySource
     from_ms: int | None
     is_paused: bool = False
+    view: ViewOptions | None = None
 
     def payload(self) -> str:
         """Return the payload of RegisterQuery and AlterQuery."""
         source = self.source._asdict()
         if self.source.only is None:
             del source["only"]  # nodes of releases without roles do not know it
-        return json.dumps({**source, "from_ms": self.from_ms, "is_paused": self.is_paused})
+        view = {} if self.view is None else {"view": self.view._asdict()}
+        return json.dumps({**source, "from_ms": self.from_ms, "is_paused": self.is_paused, **view})
+
+    def is_of(self, source: QuerySource, view: ViewOptions | None) -> bool:
+        """Return whether it is what somebody would register anew."""
+        return (self.source, self.view) == (source, view)
+
+    def parsed(self) -> Query:
+        """Return the query. Raises as parse_registered, and as check_continuous or check_view."""
+        if self.view is None:
+            return parse_continuous(self.source)
+        query = parse_registered(self.source)
+        check_view(query, self.source, self.view)
+        return query
 
 
 def read_registration(payload: str, name: str) -> Registration:
     """Return what a query is. Raises DataError."""
     names = (*(one for one in QuerySource._fields if one != "only"), "from_ms", "is_paused")
-    found = _read(payload, f"query {name}", names, ("only",))
+    found = _read(payload, f"query {name}", names, ("only", "view"))
     only = found.get("only")
     if only is not None and not (isinstance(only, list) and all(isinstance(one, str) for one in only)):
         raise DataError(f"query {name}: expected the IRIs of graphs in only, found {only!r:.100}")
@@ -106,7 +122,11 @@ def read_registration(payload: str, name: str) -> Registration:
         raise DataError(f"query {name}: expected from_ms as milliseconds, found {from_ms!r}")
     if not isinstance(found["is_paused"], bool):
         raise DataError(f"query {name}: expected is_paused as true or false, found {found['is_paused']!r}")
-    return Registration(QuerySource.of(found), from_ms, found["is_paused"])
+    view = found.get("view")
+    if view is not None and not (isinstance(view, dict) and view.keys() == {*ViewOptions._fields}):
+        raise DataError(f"query {name}: expected the options of a live view, found {view!r:.200}")
+    options = None if view is None else ViewOptions(**view).checked()
+    return Registration(QuerySource.of(found), from_ms, found["is_paused"], options)
 
 
 class ChangePayload(NamedTuple):
@@ -145,8 +165,9 @@ def ruleset_of(rules: str) -> Ruleset:
 @lru_cache(4096)
 def maker(payload: str, name: str) -> Query | None:
     """Return the query of a registration if it makes a stream. Raises WukongsError."""
-    source = read_registration(payload, name).source
-    if "construct" not in source.text.lower():
+    registration = read_registration(payload, name)
+    source = registration.source
+    if registration.view is not None or "construct" not in source.text.lower():
         return None
     query = parse_continuous(source)
     return query if makes_stream(query) else None

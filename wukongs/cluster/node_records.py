@@ -44,6 +44,8 @@ from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
+from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.runner import Views
 from wukongs.live.window_log import OWN, Come
 from wukongs.live.windows import reads_stored
 from wukongs.protocol.records import (
@@ -123,9 +125,9 @@ def _cycle(name: str) -> StreamError:
 
 def _coming(name: str, found: RecordedQuery, is_new: bool, come: int | None) -> Coming:
     """Return what is known of a query on its way here. come: as in MoveQuery. Raises as parse_continuous, DataError."""
-    source, from_ms, _ = read_registration(found.payload, name)
-    if is_new or come is None:
-        return Coming(from_ms if is_new else None)
+    source, from_ms, _, view = read_registration(found.payload, name)
+    if view is not None or is_new or come is None:
+        return Coming(from_ms if is_new and view is None else None)
     come_ms = ms_of(come) if come else None
     known = [ms for ms in (from_ms, come_ms, found.altered_ms) if ms is not None]
     if not known:
@@ -141,7 +143,10 @@ def _coming(name: str, found: RecordedQuery, is_new: bool, come: int | None) -> 
 def _returning(name: str, found: RecordedQuery, since_ms: int) -> Coming:
     """Return what is known of a query that runs on here. since_ms: it has fired up to there at least; how far its
     readers are is known once it runs. Raises as parse_continuous, DataError."""
-    query = parse_continuous(read_registration(found.payload, name)[0])
+    registration = read_registration(found.payload, name)
+    if registration.view is not None:
+        return Coming(None)
+    query = registration.parsed()
     return Coming(None, NOT_YET_MS, needs_ms=needs_after_ms(query, since_ms))
 
 
@@ -232,6 +237,7 @@ class NodeRecords:
         terms: NodeRegistry,
         exposure: Exposure,
         joined: JoinedQueries,
+        views: Views,
         staging: Staging,
         me: int,
         ask_for_slices: Callable[[], None],
@@ -245,7 +251,7 @@ class NodeRecords:
         self.refused: dict[int, WukongsError] = {}
         """Index of a record -> why it did nothing."""
         self._core, self._terms, self._exposure = core, terms, exposure
-        self._joined, self._injector = joined, joined.injector
+        self._joined, self._injector, self._views = joined, joined.injector, views
         self._staging = staging
         self._me = me
         self._ask_for_slices = ask_for_slices
@@ -261,6 +267,11 @@ class NodeRecords:
         """Those that this node is to run, until it does."""
         self.has_come = False
         """One of them has come, or is new, since that was last asked."""
+        self.new_views = set[str]()
+        """Those that somebody is registering at this node."""
+        self._begins_views = False
+        self._noted_views: dict[str, RecordedQuery] = {}
+        """Those that are to stand here once it reads what other nodes hold."""
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         """Take in a committed record; what has an SN takes effect when that is exposed."""
@@ -520,7 +531,10 @@ class NodeRecords:
         if self._joined.get(name) is not None:
             return
         try:
-            source, from_ms, is_paused = read_registration(found.payload, name)
+            source, from_ms, is_paused, of_view = read_registration(found.payload, name)
+            if of_view is not None:
+                self._run_view(name, found)
+                return
             query = parse_continuous(source)
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
@@ -598,9 +612,12 @@ class NodeRecords:
             if self._me in nodes:
                 try:
                     query = self._joined.get(name)
+                    view = self._views.get(name)
                     if query is not None:
-                        source, from_ms, is_paused = read_registration(found.payload, name)
+                        source, from_ms, is_paused, _ = read_registration(found.payload, name)
                         query.alter(source, is_paused, from_ms)
+                    elif view is not None:
+                        self._later(partial(self._alter_view, name, view))
                 finally:
                     self._leave({*before.streams, *found.streams})
 
@@ -620,6 +637,9 @@ class NodeRecords:
     def _stop(self, name: str, registered: RecordedQuery | None) -> None:
         if registered is None:
             return
+        self._noted_views.pop(name, None)
+        if (view := self._views.get(name)) is not None:
+            view.leave()
         query = self._joined.get(name)
         if query is not None:
             query.end()
@@ -632,6 +652,46 @@ class NodeRecords:
         for stream in {self.streams[key] for key in streams if key in self.streams} - read:
             if stream.is_home:
                 self._core.release(stream.leave_home())
+
+    # --- live views ---------------------------------------------------------------------------------------------------
+
+    def _run_view(self, name: str, found: RecordedQuery) -> None:
+        """Have a live view stand here. Before this node reads what others hold, it is noted for `begin_views`."""
+        if self._views.get(name) is not None:
+            return
+        if not self._begins_views:
+            self._noted_views[name] = found
+            return
+        registration = read_registration(found.payload, name)
+        query = registration.parsed()
+        if query.registration is None or query.registration.name != name or registration.view is None:
+            raise DataError(f"view {name}: its text registers another name")
+        view = self._views.register(query, registration.source, registration.view, None)
+        if name not in self.new_views:  # its readers may have had reports of another node, or of another life
+            view.begins_again = view.is_recovered = True
+            view.log.begin_again(view.position)
+        if registration.is_paused:
+            view.begin_paused()
+
+    def begin_views(self) -> None:
+        """Begin the views that records have sent here so far, and from now on each when its record is carried out."""
+        self._begins_views = True
+        noted, self._noted_views = self._noted_views, {}
+        for name, found in noted.items():
+            if self._me in self.homes.get(name, (found, ()))[1]:
+                self._try(found.index, partial(self._run_view, name, self._registered.get(name, found)))
+
+    def _alter_view(self, name: str, view: LiveView) -> None:
+        """Let a view be what the newest record says. In a thread of its own: the view may move meanwhile."""
+        with self._core.lock:
+            found = self.homes.get(name)
+        if found is None or view.is_closed:
+            return
+        try:
+            registration = read_registration(found[0].payload, name)
+            view.alter(registration.source, is_paused=registration.is_paused)
+        except WukongsError as error:
+            log.error("view %s: %s", name, error)
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -44,6 +45,7 @@ from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Close, Piece
 from wukongs.live.stream_state import StreamState
+from wukongs.live.views.runner import Views
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.control import Control
 from wukongs.protocol.records import Record, Sn, Vts
@@ -117,6 +119,7 @@ class NodeStore:
         self.core = Core(settings, NoJournal(), self.terms, self.exposure)
         self.injector = Injector(self.core)
         self.joined = JoinedQueries(self.core, self.injector)
+        self.views = Views(self.core, self.injector.callbacks, self.injector.queries)
         self.me = me
         self.shard_map = shard_map
         self._placed: tuple[object, ShardMap] | None = None
@@ -137,6 +140,7 @@ class NodeStore:
             self.terms,
             self.exposure,
             self.joined,
+            self.views,
             self.staging,
             me,
             self._ask_for_slices,
@@ -155,6 +159,7 @@ class NodeStore:
         with self.core.lock:
             self.core.reach, self.core.query_log = reach, query_log
             self.injector.start()
+            self.records.begin_views()
 
     def map_of(self, shards: Sequence[Sequence[int]], node_count: int) -> ShardMap:
         """Return the map of the log's shards (Control.shards) among so many nodes. From any thread."""
@@ -467,9 +472,11 @@ class NodeStore:
         return self.exposure.reached
 
     def query(self, name: str) -> JoinedQuery | ContinuousQuery | None:
-        """Return a registered query that runs on this node."""
+        """Return a registered query that runs on this node, or a live view that stands here, which has
+        the same calls but for those of windows."""
         with self.core.lock:
-            return self.joined.get(name)
+            found = self.joined.get(name)
+            return cast("JoinedQuery | ContinuousQuery | None", self.views.get(name)) if found is None else found
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
@@ -644,7 +651,9 @@ class NodeStore:
             self.core.is_closed = True
             queries = list(self.injector.queries.values())
         self.injector.stop()
+        self.views.stop()
         self.builders.shutdown(cancel_futures=True)
         self.core.merger.close()
         for query in queries:
             query.end()
+        self.views.end()

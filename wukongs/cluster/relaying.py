@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.backend import RegisteredQuery
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.window_log import Cursor, LoggedWindow
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.connection import Channel
@@ -51,7 +52,8 @@ class Keeping:
         with self._lock:
             known = self._kept.get(name)
             is_known = known is not None and query is not None and known.cursor.log is query.log
-            if query is None or is_known or query.log.ends_when_full or self._ended.is_set():
+            is_left_out = query is None or isinstance(query, LiveView) or query.log.ends_when_full
+            if query is None or is_left_out or is_known or self._ended.is_set():
                 return
             self._kept[name] = _Kept(query.log.cursor())
             if self._thread is None:

@@ -101,6 +101,7 @@ class Settling:
         if not packet.fields.get("is_seen"):
             self._store.wait_for_streams(_vts(packet), left_s(deadline))
             self._store.injector.settle(left_s(deadline))
+            self._store.views.settle(left_s(deadline))
         return Packet(SETTLE)
 
 

@@ -9,44 +9,54 @@ import numpy as np
 from wukongs.csparql.algebra import Distinct, Extend, Node, OrderBy, Project, Slice
 from wukongs.csparql.scope import exists_patterns, is_ordered, node_expressions
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Kept, noted
 from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.operators import operators as tables
-from wukongs.query.rows import numbered
+from wukongs.query.rows import numbered, stable_order
 from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray, Int64Array
 
-MARGIN = 256
-"""The first rows are kept in order: those that LIMIT leaves, and MARGIN more. No other row is read until MARGIN of them
-were deleted."""
+MARGIN, MARGIN_OF_EACH = 256, 32
+"""The first rows are kept: those that LIMIT leaves, and MARGIN more, of each argument MARGIN_OF_EACH more. No other row
+is read until so many of them were deleted."""
 
 
 @dataclass(slots=True)
 class Cut:
     """LIMIT and OFFSET, in the order of ORDER BY and then in canonical order.
 
-    children: the rows below the ORDER BY, kept.
-    content: the rows that are left.
-    _first: the first rows below, in order; equal ones repeat. _is_all: there are no others."""
+    children: the rows below the ORDER BY, kept, or matches over windows.
+    keys: the number of the argument, in a view with arguments: the rows of each are cut apart. Else none.
+    _first: the first rows below, of each key; equal ones add up.
+    _longer: the keys that have others behind these.
+    _content: the rows that are left, if there are no keys."""
 
     node: Slice
-    children: tuple[Kept]
+    children: tuple[Kept | WindowJoin]
     evaluation: Evaluation
-    content: ZSet = field(default_factory=ZSet.empty)
+    keys: tuple[Variable, ...] = ()
     touched: int = field(default=0, init=False)
-    _first: BindingTable = field(default_factory=BindingTable.unit, init=False)
-    _is_all: bool = field(default=False, init=False)
+    _first: Arranged = field(init=False)
+    _longer: set[int] = field(default_factory=set, init=False)
+    _content: BindingTable = field(default_factory=BindingTable.unit, init=False)
     kind = "top-k"
     keeps = True
 
-    @property
-    def kept_bytes(self) -> int:
-        return self.content.size_bytes + self._first.size_bytes
+    def __post_init__(self) -> None:
+        self._first = Arranged(self.keys)
 
     @property
-    def _wanted(self) -> int | None:
+    def kept_bytes(self) -> int:
+        content = 0 if self.keys else self._content.size_bytes
+        return self._first.size_bytes + 64 * len(self._longer) + content
+
+    @property
+    def wanted(self) -> int | None:
         """How many of the first rows decide; None: all of them."""
         node: Node = self.node.pattern
         while isinstance(node, Project | Extend | Distinct):
@@ -55,80 +65,149 @@ class Cut:
             node = node.pattern
         return None if self.node.limit is None else self.node.offset + self.node.limit
 
+    def forget(self) -> None:
+        """Keep nothing until `begin`."""
+        self._first, self._longer = Arranged(self.keys), set()
+
     def begin(self, stored: BatchSet) -> ZSet:
-        self._fill(self.children[0].begin(stored), stored)
-        self.content = self._cut(stored)
-        return self.content
-
-    def _fill(self, rows: ZSet, stored: BatchSet) -> None:
-        """Take the first ones of all rows."""
-        wanted, ordered = self._wanted, self._in_order(rows.project(variables_below(self.node)).repeated(), stored)
-        count = ordered.length if wanted is None else min(wanted + MARGIN, ordered.length)
-        self._first, self._is_all = tables.slice_rows(ordered, 0, count), count == ordered.length
-
-    def _in_order(self, rows: BindingTable, stored: BatchSet) -> BindingTable:
-        known = leaf(rows.variables)
-        ordering = ordering_of(self.node)
-        part: Node = Slice(known, 0, None) if ordering is None else replace(ordering, pattern=known)
-        return tables.project(self.evaluation.run_over(part, stored, (known, rows)), rows.variables)
-
-    def _cut(self, stored: BatchSet) -> ZSet:
-        known = leaf(self._first.variables)
-        part = above_cut(self.node, known)
-        return ZSet.of(self.evaluation.run_over(part, stored, (known, self._first))).consolidated()
+        self.forget()
+        rows = self._ordered_ones(self.children[0].begin(stored))
+        if self.wanted is not None:
+            rows = self._first_of(rows, stored)
+            self._first = self._first.plus(rows)
+        self._content = self._cut(rows, stored)
+        found = ZSet.of(self._content).consolidated()
+        if self.keys:
+            self._content = BindingTable.unit()
+        return found
 
     @noted
     def change(self, change: Change) -> ZSet:
         (below,) = self.children
-        changed = below.change(change)
+        changed = self._ordered_ones(below.change(change))
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        wanted = self._wanted
-        if wanted is None or not self._moved(changed, wanted, change.after):
-            self._fill(below.after.rows(), change.after)
-        before, self.content = self.content, self._cut(change.after)
-        return self.content.plus(before.negated()).consolidated()
+        if self.wanted is None:
+            assert isinstance(below, Kept), self.node
+            before, after = (self._ordered_ones(one.with_keys(changed.table)) for one in (below.before, below.after))
+        else:
+            before = self._first.with_keys(changed.table)
+            after = self._moved(before, changed, change.after)
+            self._first = self._first.plus(after.plus(before.negated()).consolidated())
+        now = self._cut(after, change.after)
+        was = self._cut(before, change.before) if self.keys else self._content
+        if not self.keys:
+            self._content = now
+        return ZSet.of(now).plus(ZSet.of(was, -1)).consolidated()
 
-    def _moved(self, changed: ZSet, wanted: int, stored: BatchSet) -> bool:
-        """Have the first rows follow a change; return whether enough are left."""
-        first = self._first
-        inserted = changed.take(np.flatnonzero(changed.weights > 0)).project(first.variables).repeated()
-        deleted = changed.take(np.flatnonzero(changed.weights < 0)).project(first.variables)
-        if inserted.length:
-            both = self._in_order(tables.union(first, inserted), stored)
-            if not self._is_all:  # what lies behind the last one may lie behind others that are not here
-                both = tables.slice_rows(both, 0, _last_of(first, both) + 1 if first.length else 0)
-            first = both
-        if len(deleted):
-            first = _without(first, deleted)
-        if first.length > wanted + 2 * MARGIN:
-            first, self._is_all = tables.slice_rows(first, 0, wanted + MARGIN), False
-        self._first = first
-        return self._is_all or first.length >= wanted
+    def solutions(self) -> BindingTable:
+        """Return the rows that are left, in order, where there are no keys."""
+        return self._content
+
+    def _ordered_ones(self, rows: ZSet) -> ZSet:
+        """Return rows with the columns that decide their order, consolidated."""
+        return rows.project(variables_below(self.node)).consolidated()
+
+    def _cut(self, rows: ZSet, stored: BatchSet) -> BindingTable:
+        """Return the rows that are left of the first ones."""
+        ordered = rows.repeated()
+        known, number = leaf(ordered.variables), self.keys[0] if self.keys else None
+        part = above_cut(self.node, known)
+        return self.evaluation.run_over(part, stored, (known, ordered), number=number)
+
+    # --- the first rows -----------------------------------------------------------------------------------------------
+
+    def _moved(self, first: ZSet, changed: ZSet, stored: BatchSet) -> ZSet:
+        """Return the first rows of some keys after a change. first: those before it."""
+        deleted, inserted = (changed.take(np.flatnonzero(sign * changed.weights > 0)) for sign in (-1, 1))
+        left = _positive(first.plus(deleted))
+        # Rows that are no more are not ordered: of windows, their terms may be gone.
+        found = self._first_of(left.plus(inserted).consolidated(), stored, left)
+        lacking = self._lacking(found, changed)
+        if not len(lacking):
+            return found
+        refilled = self._rows_of(lacking)
+        kept = np.flatnonzero(~np.isin(self._keys_of(found), lacking))
+        self._longer.difference_update(lacking.tolist())
+        return found.take(kept).plus(self._first_of(refilled, stored))
+
+    def _lacking(self, first: ZSet, changed: ZSet) -> Int64Array:
+        """Return the keys of a change of which fewer rows are here than decide, though there are more."""
+        assert self.wanted is not None, self.node
+        asked = np.unique(self._keys_of(changed))
+        asked = asked[np.isin(asked, [*self._longer])]
+        counts = np.zeros(len(asked), np.int64)
+        own = self._keys_of(first)
+        rows = np.flatnonzero(np.isin(own, asked))
+        np.add.at(counts, np.searchsorted(asked, own[rows]), first.weights[rows])
+        return asked[counts < self.wanted]
+
+    def _rows_of(self, keys: Int64Array) -> ZSet:
+        """Return all rows below of some keys, after the change."""
+        (below,) = self.children
+        if isinstance(below, WindowJoin):
+            return self._ordered_ones(ZSet.of(below.table()))
+        asked = BindingTable(self.keys, (keys,) if self.keys else (), len(keys))
+        return self._ordered_ones(below.after.with_keys(asked))
+
+    def _first_of(self, rows: ZSet, stored: BatchSet, known: ZSet | None = None) -> ZSet:
+        """Return the first rows of each key, if there are more than are kept.
+
+        rows: consolidated.
+        known: some of them. Rows behind the last one of these are left out where there are others that are not here,
+        and may be before them."""
+        wanted, margin = self.wanted, MARGIN_OF_EACH if self.keys else MARGIN
+        assert wanted is not None, self.node
+        if not len(rows):
+            return rows
+        rows = self._in_order(rows, stored)
+        keys = self._keys_of(rows)
+        if known is not None and self._longer:
+            places = _last_places(keys, _is_among(rows, known))
+            rows = rows.take(np.flatnonzero(~np.isin(keys, [*self._longer]) | (np.arange(len(rows)) <= places)))
+            keys = self._keys_of(rows)
+        _, firsts, of = np.unique(keys, return_index=True, return_inverse=True)
+        totals = np.bincount(of, rows.weights, len(firsts))
+        before = np.cumsum(rows.weights) - rows.weights  # the rows before one, equal ones repeated
+        before -= before[firsts][of]
+        is_long = totals > wanted + (margin if known is None else 2 * margin)
+        self._longer.update(keys[firsts[is_long]].tolist())
+        return rows.take(np.flatnonzero(~is_long[of] | (before < wanted + margin)))
+
+    def _in_order(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        """Return distinct rows in the order in which they are cut, those of one key beside each other."""
+        known, ordering = leaf(rows.variables), ordering_of(self.node)
+        part: Node = Slice(known, 0, None) if ordering is None else replace(ordering, pattern=known)
+        ordered = tables.project(self.evaluation.run_over(part, stored, (known, rows.table)), rows.variables)
+        places, _ = numbered(tables.union(rows.table, ordered).columns, 2 * len(rows))
+        place_of = np.empty(len(rows), np.int64)
+        place_of[places[: len(rows)]] = np.arange(len(rows))
+        rows = rows.take(place_of[places[len(rows) :]])
+        return rows.take(stable_order([rows.table.column(self.keys[0])])) if self.keys else rows
+
+    def _keys_of(self, rows: ZSet) -> Int64Array:
+        return rows.table.column(self.keys[0]) if self.keys else np.zeros(len(rows), np.int64)
 
 
-def _last_of(first: BindingTable, rows: BindingTable) -> int:
-    """Return the last place of the last one of some rows among rows that have it."""
-    last = first.length - 1
-    is_equal = np.ones(rows.length, np.bool_)
-    for variable in first.variables:
-        is_equal &= rows.column(variable) == first.column(variable)[last]
-    return int(np.flatnonzero(is_equal)[-1])
+def _positive(rows: ZSet) -> ZSet:
+    found = rows.consolidated()
+    return found.take(np.flatnonzero(found.weights > 0))
 
 
-def _without(rows: BindingTable, deleted: ZSet) -> BindingTable:
-    """Return rows in their order without some, as often as these are deleted, if they are there."""
-    both = tables.union(deleted.table, rows)
+def _is_among(rows: ZSet, others: ZSet) -> BoolArray:
+    """Mark the rows that are among others. bool[len(rows)]"""
+    both = tables.union(tables.project(others.table, rows.variables), rows.table)
     numbers, _ = numbered(both.columns, both.length)
-    left = np.zeros(both.length, np.int64)
-    np.add.at(left, numbers[: len(deleted)], -deleted.weights)
-    keeps = np.ones(rows.length, np.bool_)
-    for place in np.flatnonzero(left[numbers[len(deleted) :]]).tolist():
-        number = numbers[len(deleted) + place]
-        if left[number]:
-            left[number] -= 1
-            keeps[place] = False
-    return rows.take(np.flatnonzero(keeps))
+    return np.isin(numbers[len(others) :], numbers[: len(others)])
+
+
+def _last_places(keys: Int64Array, is_known: BoolArray) -> Int64Array:
+    """Return, for each row, the place of the last known one of its key; -1 if there is none."""
+    distinct, of = np.unique(keys, return_inverse=True)
+    last = np.full(len(distinct), -1, np.int64)
+    places = np.flatnonzero(is_known)
+    np.maximum.at(last, of[places], places)
+    return last[of]
 
 
 def ordering_of(node: Slice) -> OrderBy | None:

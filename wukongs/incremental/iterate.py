@@ -167,7 +167,7 @@ class Reached:
             self.index.join(user, self._at(after, change.before))
         if user.sn is None:
             return None
-        inserted, deleted = self.graphs.changed(change, evaluation.resolve)
+        inserted, deleted = self.graphs.changed(change, evaluation)
         wanted = self._wanted()
         come, gone = _triples(inserted, wanted), _triples(deleted, wanted)
         pairs = self.index.change(user, after, self._at(to, change.after), gone, come)
@@ -313,8 +313,10 @@ def asked_by(below: LookUp, path: Operator) -> LookUp:
 
 
 def has_rule(node: Node, evaluation: Evaluation) -> bool:
-    """Return whether a part is a path whose change is found by rule."""
-    if not isinstance(node, PathPattern) or isinstance(node.graph, GraphVersion) or not is_walkable(node):
+    """Return whether a part is a path whose change is found by rule. The indexes of paths are of whole graphs."""
+    if evaluation.graph_of is not None or not isinstance(node, PathPattern):
+        return False
+    if isinstance(node.graph, GraphVersion) or not is_walkable(node):
         return False
     return bool(StoredGraphs.of(node.graph, evaluation.clause).names)
 

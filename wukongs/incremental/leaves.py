@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 
 import numpy as np
 
@@ -11,56 +12,62 @@ from wukongs.csparql.algebra import (
     Bgp,
     DatasetClause,
     Filter,
-    GraphNames,
     GraphVersion,
     Node,
-    PathPattern,
-    PerGraph,
-    Service,
-    TripleParts,
     TriplePattern,
     WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
-from wukongs.csparql.terms import Term, Variable
-from wukongs.csparql.walk import parts_of
+from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import map_children
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
-from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in
-from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.sources import StoredGraphs, has_triple, may_have_subject, subjects_in, written_graph
+from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.operators import operators as tables
-from wukongs.query.plans.dataset import Dataset, Source
+from wukongs.query.plans.dataset import Source
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
-BEFORE, CHANGED = "before", "changed"
-"""The versions of a graph reference beside the graph after a change."""
+_CHANGED = "changed"
+"""The version of a graph reference that has what a change has inserted, or what it has deleted."""
+_DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How rows are found that a changed triple of one pattern takes part in.
+    """How the rows are found that a changed triple of one pattern takes part in.
 
-    pattern, graphs: the pattern, and where it is matched.
-    part: it is matched among what has changed; those before it over the graph after the change, those behind it over
-    the graph before.
-    versions: the graph references of `part` at other versions.
-    siblings: the patterns of the same subject that are matched over the graph before, with their predicates: a new
-    subject has no triple there."""
+    predicate: that of the pattern; None: a variable.
+    graphs: where the pattern is matched.
+    part: the pattern is matched among what has changed, all others in the graph.
+    changed: the graph reference of the pattern there.
+    bgp: all patterns as they are in the query.
+    order: these, from that one on, each behind one with which it shares a variable, if there is one.
+    siblings: the patterns behind it with the same subject, with their predicates: these find the rows of a new subject,
+    which has no triple of theirs in the graph before."""
 
-    pattern: TriplePattern
+    predicate: Term | None
     graphs: StoredGraphs
     part: Node
-    versions: tuple[GraphVersion, ...]
+    changed: GraphVersion
+    bgp: Bgp
+    order: tuple[TriplePattern, ...]
     siblings: tuple[tuple[Term, WrittenGraph], ...]
     memo: PlanMemo = field(default_factory=PlanMemo)
 
 
 @dataclass(slots=True)
 class DeltaJoin:
-    """A basic graph pattern over stored graphs, with filters. Keeps nothing."""
+    """A basic graph pattern over stored graphs, with filters. Keeps nothing.
+
+    A row says which triple each pattern has matched. So a change deletes the rows of the graph before it that have a
+    deleted triple, and inserts the rows of the graph after it that have an inserted one. For each pattern there is a
+    plan that begins with what has changed, and explores the rest in that graph."""
 
     node: Node
     evaluation: Evaluation
@@ -79,9 +86,12 @@ class DeltaJoin:
             if exists_patterns(inner.condition):
                 return None
             inner = inner.pattern
-        if not isinstance(inner, Bgp) or not inner.patterns:
-            return None
-        plans = [_plan(node, inner, number, evaluation.clause) for number in range(len(inner.patterns))]
+        return DeltaJoin.around(inner, node, evaluation) if isinstance(inner, Bgp) and inner.patterns else None
+
+    @staticmethod
+    def around(bgp: Bgp, node: Node, evaluation: Evaluation) -> DeltaJoin:
+        """Return the operator of patterns that stand in a part whose rows are made of theirs, one by one."""
+        plans = [_plan(node, bgp, number, evaluation.clause) for number in range(len(bgp.patterns))]
         is_named = any(isinstance(plan.graphs.graph, Variable) for plan in plans)
         is_merged = any(plan.graphs.is_merged for plan in plans)
         words = [word for word, is_said in (("named", is_named), ("merged", is_merged)) if is_said]
@@ -93,33 +103,57 @@ class DeltaJoin:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        evaluation, found = self.evaluation, list[ZSet]()
-        before = evaluation.dataset(change.before)
-        for plan in self._plans:
-            term = plan.pattern.predicate
-            predicate = evaluation.resolve(term) if isinstance(term, Term) else None
-            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation.resolve), strict=True):
-                if not has_triple(changed, predicate, before.default_graph):
-                    continue
-                if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, before):
-                    continue
-                versions = {
-                    one: changed if one.version == CHANGED else before.source(one.graph) for one in plan.versions
-                }
-                rows = evaluation.run_versions(plan.part, change.after, versions, plan.memo)
-                if rows.length:
-                    found.append(ZSet.of(rows, sign))
-        names = names_of(self.node)
-        if not found:
-            return ZSet.empty(names)
-        return found[0].plus(*found[1:]).project(names).consolidated()
+        names, found = names_of(self.node), {1: list[BindingTable](), -1: list[BindingTable]()}
+        for sign, rows in self.found(change):
+            found[sign].append(tables.project(rows, names))
+        signed = [ZSet.of(self._each_once(rows), sign) for sign, rows in found.items() if rows]
+        return signed[0].plus(*signed[1:]) if signed else ZSet.empty(names)
 
-    def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, before: Dataset) -> bool:
-        """Return whether a plan finds nothing, since no subject of the inserted triples had a triple of some sibling.
-        The rows of new subjects are found by the plan of their last pattern alone."""
+    def _each_once(self, found: list[BindingTable]) -> BindingTable:
+        """Put tables together: a row with several changed triples is in several of them."""
+        rows_max = self.evaluation.limits.rows_max
+        return found[0] if len(found) == 1 else tables.distinct(reduce(partial(tables.union, rows_max=rows_max), found))
+
+    def found(self, change: Change) -> Iterator[tuple[int, BindingTable]]:
+        """Yield the rows that a change inserts (1) and deletes (-1), plan by plan; a row may occur in several tables,
+        and has any order of columns."""
+        evaluation, resolve = self.evaluation, self.evaluation.resolve
+        is_divided = evaluation.is_divided(change.before, change.after)
+        for plan in self._plans:
+            predicate = None if plan.predicate is None else resolve(plan.predicate)
+            if not plan.graphs.is_touched(change, predicate, resolve):
+                continue
+            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation), strict=True):
+                if not has_triple(changed, predicate, resolve(_DEFAULT_NAME)):
+                    continue
+                if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change.before):
+                    continue
+                stored = change.after if sign > 0 else change.before
+                if is_divided:
+                    rows = self._explored(plan, changed, stored)
+                else:
+                    rows = evaluation.run_versions(plan.part, stored, {plan.changed: changed}, plan.memo)
+                if rows.length:
+                    yield sign, rows
+
+    def _explored(self, plan: _Plan, changed: Source, stored: BatchSet) -> BindingTable:
+        """Return the rows of a plan where other nodes hold a part of the graph: it is explored from the matches of what
+        has changed, so that what others hold is looked up; filters come last."""
+        evaluation, (pattern, *others) = self.evaluation, plan.order
+        alone = Bgp((replace(pattern, graph=plan.changed),))
+        rows = evaluation.run_changed(alone, {plan.changed: changed}, plan.memo)
+        if others and rows.length:
+            rows = evaluation.explored(Bgp(tuple(others)), rows, stored)
+        known = leaf(rows.variables)
+        part = _replaced(self.node, plan.bgp, known)
+        return rows if part is known or not rows.length else evaluation.run_over(part, stored, (known, rows))
+
+    def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, stored: BatchSet) -> bool:
+        """Return whether all rows of a plan are found by the plan of a sibling, too: no subject of the inserted triples
+        had a triple of that."""
         if not plan.siblings:
             return False
-        subjects = subjects_in(inserted, predicate)
+        subjects, before = subjects_in(inserted, predicate), self.evaluation.dataset(stored)
         return not all(
             may_have_subject(before.source(graph), self.evaluation.resolve(term), subjects)
             for term, graph in plan.siblings
@@ -128,29 +162,34 @@ class DeltaJoin:
 
 def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
     """Lay out the part with one pattern over what has changed."""
-    patterns = [
-        pattern
-        if at < number
-        else replace(pattern, graph=GraphVersion(_written(pattern), CHANGED if at == number else BEFORE))
-        for at, pattern in enumerate(bgp.patterns)
-    ]
-    pattern, versions = bgp.patterns[number], (one.graph for one in patterns if isinstance(one.graph, GraphVersion))
-    graphs, part = StoredGraphs.of(_written(pattern), clause), _with_patterns(node, Bgp(tuple(patterns)))
+    pattern = bgp.patterns[number]
+    changed = GraphVersion(written_graph(pattern), _CHANGED)
+    patterns = (*bgp.patterns[:number], replace(pattern, graph=changed), *bgp.patterns[number + 1 :])
     siblings = tuple(
-        (one.predicate, _written(one))
+        (one.predicate, written_graph(one))
         for one in bgp.patterns[number + 1 :]
-        if isinstance(one, TriplePattern) and isinstance(one.predicate, Term) and one.subject == pattern.subject
+        if isinstance(one.predicate, Term) and one.subject == pattern.subject
     )
-    return _Plan(pattern, graphs, part, tuple(dict.fromkeys(versions)), siblings)
+    predicate = pattern.predicate if isinstance(pattern.predicate, Term) else None
+    graphs = StoredGraphs.of(written_graph(pattern), clause)
+    return _Plan(predicate, graphs, _replaced(node, bgp, Bgp(patterns)), changed, bgp, _order(bgp, number), siblings)
 
 
-def _with_patterns(node: Node, bgp: Bgp) -> Node:
-    return replace(node, pattern=_with_patterns(node.pattern, bgp)) if isinstance(node, Filter) else bgp
+def _order(bgp: Bgp, number: int) -> tuple[TriplePattern, ...]:
+    """Return patterns from one of them on, each behind one with which it shares a variable, if there is one."""
+    left, order, bound = list(bgp.patterns), list[TriplePattern](), set[Variable]()
+    chosen = left[number]
+    while left:
+        left.remove(chosen)
+        order.append(chosen)
+        bound |= possible_variables(Bgp((chosen,)))
+        chosen = next((one for one in left if bound & possible_variables(Bgp((one,)))), left[0] if left else chosen)
+    return tuple(order)
 
 
-def _written(pattern: TriplePattern | PathPattern) -> WrittenGraph:
-    assert not isinstance(pattern.graph, GraphVersion), pattern
-    return pattern.graph
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    """Return a part with another one in the place of one below it."""
+    return new if node is old else map_children(node, lambda child: _replaced(child, old, new))
 
 
 @dataclass(slots=True)
@@ -207,10 +246,10 @@ class Refresh:
         lifted = evaluation.lifted
         original = None if lifted is None else lifted.original(node)
         if lifted is None or original is None:
-            return Refresh(node, evaluation, reads_of(node, evaluation), node)
+            return Refresh(node, evaluation, Interests(node, evaluation), node)
         arguments = DeltaJoin.of(lifted.arguments, evaluation)
         assert arguments is not None, lifted.arguments
-        return Refresh(node, evaluation, reads_of(original, evaluation), original, (arguments,))
+        return Refresh(node, evaluation, Interests(original, evaluation), original, (arguments,))
 
     def begin(self, stored: BatchSet) -> ZSet:
         self.before = self.after = self._evaluated(stored)
@@ -259,31 +298,3 @@ class Refresh:
 def names_of(node: Node) -> tuple[Variable, ...]:
     """Return the variables of a part's solutions, in a fixed order."""
     return tuple(sorted(possible_variables(node), key=str))
-
-
-def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:
-    """Return what tells whether a change may concern a part of a query: a triple has changed in a graph that it reads,
-    with the predicate of a pattern there."""
-    clause = evaluation.clause
-    wanted = set[tuple[Term | None, StoredGraphs]]()
-    is_any = False
-    for one in parts_of(part):
-        match one:
-            case TriplePattern(predicate=predicate):
-                graphs = StoredGraphs.of(_written(one), clause)
-                wanted.add((predicate if isinstance(predicate, Term) else None, graphs))
-            case PathPattern():
-                wanted.add((None, StoredGraphs.of(_written(one), clause)))
-            case GraphNames(graph=graph) | PerGraph(graph=graph) if clause.is_empty:
-                wanted.add((None, StoredGraphs.of(graph, clause)))  # which graphs there are
-            case Service() | TripleParts():
-                is_any = True
-
-    def reads(change: Change) -> bool:
-        resolve = evaluation.resolve
-        return (is_any and change.is_of_stored) or any(
-            graphs.is_touched(change, None if predicate is None else resolve(predicate), resolve)
-            for predicate, graphs in wanted
-        )
-
-    return reads

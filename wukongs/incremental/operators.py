@@ -6,8 +6,9 @@ graph itself, which all views share: a part that can be explored from given rows
 
 The rules, with d for the change of a part, f for its content before and t for its content after the change:
 
-* basic graph pattern (DeltaJoin): the sum over its patterns i of the patterns before i at t, d of i, those after i at f
-  (delta queries; shared arrangements, section 5.3). d of a default graph of several graphs is that of their union.
+* basic graph pattern (DeltaJoin): the rows at t with an inserted triple, minus the rows at f with a deleted one; for
+  each pattern i they are explored from d of i (delta queries; shared arrangements, section 5.3). d of a default graph
+  of several graphs is that of their union.
 * filter, extend, project, union: linear, so the operator is applied to d.
 * join: d(L) * t(R) + f(L) * d(R).
 * OPTIONAL, MINUS, over windows also EXISTS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with
@@ -19,7 +20,7 @@ The rules, with d for the change of a part, f for its content before and t for i
 * GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
 * paths (Reached): the pairs that changed edges begin or end, from the origins that are asked for (iterate.py).
-* LIMIT of a view with arguments (Reduce): the arguments of the rows in d are evaluated anew, before and after.
+* LIMIT (Cut): rows in d are inserted among the first ones, of all or of each argument; others are behind them.
 * a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
@@ -63,11 +64,12 @@ from wukongs.csparql.scope import (
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.incremental.counted import Counted
-from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
+from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
-from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
+from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
@@ -241,7 +243,7 @@ class Existing:
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
         patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
-        reads, others = reads_of(patterns, evaluation), list[Node]()
+        reads, others = Interests(patterns, evaluation), list[Node]()
         for pattern in patterns:
             while isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
                 pattern = pattern.pattern
@@ -288,9 +290,9 @@ class Existing:
 @dataclass(slots=True)
 class Reduce:
     """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
-    there is one group, always. LIMIT of a view with arguments: the rows of an argument are a group."""
+    there is one group, always."""
 
-    node: Group | Slice
+    node: Group
     children: tuple[Kept]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -315,11 +317,6 @@ class Reduce:
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Slice):
-            ordered = rows.project(variables_below(self.node)).repeated()
-            known = leaf(ordered.variables)
-            part: Node = above_cut(self.node, known)
-            return ZSet.of(self.evaluation.run_over(part, stored, (known, ordered), number=NUMBER))
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
         known = leaf(rows.variables)
@@ -421,15 +418,17 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
                 return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
             return groups
         case GraphNames():
-            return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
-        case PerGraph() if (each := EachGraph.of(node, evaluation)) is not None:
+            existing = ExistingGraphs.of(node, evaluation)
+            if existing is not None and evaluation.graph_of is not None:
+                return Refresh.of(node, evaluation)  # which graphs there are is asked of all nodes
+            return existing or Constant(node, evaluation)
+        case PerGraph() if evaluation.graph_of is None and (each := EachGraph.of(node, evaluation)) is not None:
             return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
-        case Slice() if original is not None and not has_exists(node):
-            return Reduce(node, (Kept(operator_of(below_cut(node), evaluation), (NUMBER,)),), evaluation)
         case Slice() if not has_exists(node):
-            return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
+            keys = () if original is None else (NUMBER,)
+            return Cut(node, (Kept(operator_of(below_cut(node), evaluation), keys),), evaluation, keys)
     return Refresh.of(node, evaluation)
 
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from wukongs.csparql.algebra import DatasetClause, DefaultGraph, WrittenGraph
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphVersion, PathPattern, TriplePattern, WrittenGraph
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.incremental.versions import Change, Member
+from wukongs.incremental.versions import Change, Evaluation, Member
 from wukongs.query.plans.dataset import Part, Resolve, Source, is_seen
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.batch import Batch
@@ -67,25 +67,32 @@ class StoredGraphs:
 
     def is_touched(self, change: Change, predicate: int | None, resolve: Resolve) -> bool:
         """Tell whether a triple with a predicate (None: any) was inserted or deleted in them."""
-        return any(_marked(batch, predicate, self.reads(batch.graphs, resolve)).any() for batch in change.batches)
+        if predicate is None or self.names is None:
+            return any(_marked(batch, predicate, self.reads(batch.graphs, resolve)).any() for batch in change.batches)
+        pairs = change.pairs
+        return any((graph, predicate) in pairs for name in self.names for graph in member_of(name, resolve).graphs)
 
-    def changed(self, change: Change, resolve: Resolve) -> tuple[Source, Source]:
+    def changed(self, change: Change, evaluation: Evaluation) -> tuple[Source, Source]:
         """Return where patterns are matched among what a change has inserted, and among what it has deleted."""
+        return change.known(self, lambda: self._changed(change, evaluation))
+
+    def _changed(self, change: Change, evaluation: Evaluation) -> tuple[Source, Source]:
         if self.names is None:
             pairs = [_parts(change.inserted, change.deleted, ALL_NAMED, FROM_DIRECTORY)]
         else:
             groups = [(name,) for name in self.names] if isinstance(self.graph, Variable) else [self.names]
-            pairs = [self._changed_in(group, change, resolve) for group in groups if group]
+            pairs = [self._changed_in(group, change, evaluation) for group in groups if group]
             pairs.sort(key=lambda pair: pair[0].name)  # in the order of the spans which a step unites
         inserted, deleted = ([pair[at] for pair in pairs] for at in (0, 1))
         return _source(inserted), _source(deleted)
 
-    def _changed_in(self, group: tuple[str, ...], change: Change, resolve: Resolve) -> tuple[Part, Part]:
+    def _changed_in(self, group: tuple[str, ...], change: Change, evaluation: Evaluation) -> tuple[Part, Part]:
         """Return what was inserted into the union of some graphs, and what was deleted from it."""
+        resolve = evaluation.resolve
         members, name = [member_of(one, resolve) for one in group], resolve(iri(group[0]))
         if len(members) == 1 and members[0].without is None:
             return _parts(change.inserted, change.deleted, members[0].graph, name)
-        return _parts(*change.united(tuple(members)), WINDOW_GRAPH, name)
+        return _parts(*change.united(tuple(members), evaluation.holds), WINDOW_GRAPH, name)
 
 
 def _parts(inserted: BatchSet, deleted: BatchSet, graph: int, name: int) -> tuple[Part, Part]:
@@ -110,6 +117,12 @@ def _found_under(name: str) -> tuple[View | None, Term]:
     """Return the view that a name stands for, if it is one, and the graph in which its triples are."""
     view = view_of(name)
     return view, iri(name if view is None else view.graph)
+
+
+def written_graph(pattern: TriplePattern | PathPattern) -> WrittenGraph:
+    """Return the graph reference of a pattern of a query."""
+    assert not isinstance(pattern.graph, GraphVersion), pattern
+    return pattern.graph
 
 
 def has_triple(source: Source, predicate: int | None, default_graph: int) -> bool:

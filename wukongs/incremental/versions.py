@@ -3,9 +3,10 @@ query are evaluated over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,13 +20,19 @@ from wukongs.query.limits import Limits
 from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.dataset import Dataset, Resolve, Source, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
-from wukongs.store.dtypes import WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.dtypes import NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
-from wukongs.store.quads import is_held, joined, taken
+from wukongs.store.quads import NO_QUADS, Quads, is_held, joined, taken
 from wukongs.store.trace import TraceEntry
+
+Holds: TypeAlias = Callable[[Quads], BoolArray]
+Made = TypeVar("Made")
+TRIPLES_MAX = 1 << 14
+"""Changes of more triples are not looked through one by one."""
 
 
 class Member(NamedTuple):
@@ -47,10 +54,10 @@ class Member(NamedTuple):
         *left_out, whole = read.counts_of(np.array(sorted(self.graphs), np.int64)).tolist()
         return bool(whole > sum(left_out))
 
-    def held(self, read: BatchSet, subjects: Int64Array, predicates: Int64Array, objects: Int64Array) -> BoolArray:
-        """Mark the triples that a read sees in it. bool[n]"""
+    def held(self, holds: Holds, subjects: Int64Array, predicates: Int64Array, objects: Int64Array) -> BoolArray:
+        """Mark the triples that are in it. holds: marks the quads that a read sees. bool[n]"""
         found, *left_out = (
-            is_held(read, (np.full(len(subjects), graph), subjects, predicates, objects)) for graph in self.graphs
+            holds((np.full(len(subjects), graph), subjects, predicates, objects)) for graph in self.graphs
         )
         return found & ~left_out[0] if left_out else found
 
@@ -67,24 +74,17 @@ class Change:
     _united: dict[tuple[Member, ...], tuple[BatchSet, BatchSet]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(before: BatchSet, after: BatchSet, entries: Iterable[TraceEntry]) -> Change:
         """entries: what the trace has sealed between the two SNs (Trace.between)."""
-        columns: list[tuple[Int64Array, ...]] = []
-        weights: list[Int64Array] = []
-        for entry in entries:
-            for batch, weight in ((entry.batch, 1), (entry.tombstones, -1)):
-                if batch is not None and len(batch):
-                    columns.append(batch.triples())
-                    weights.append(np.full(len(columns[-1][0]), weight, np.int64))
-        if not columns:
-            return Change(before, after, EMPTY, EMPTY)
-        quads = [np.concatenate(column) for column in zip(*columns, strict=True)]
-        firsts, sums = summed(quads, np.concatenate(weights))
-        assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
-        inserted, deleted = (_batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
-        return Change(before, after, inserted, deleted)
+        return Change.between(before, after, *net_of(entries))
+
+    @staticmethod
+    def between(before: BatchSet, after: BatchSet, inserted: Quads, deleted: Quads) -> Change:
+        """inserted, deleted: the net difference."""
+        return Change(before, after, _batch_set(inserted), _batch_set(deleted))
 
     @property
     def is_empty(self) -> bool:
@@ -95,14 +95,41 @@ class Change:
         """Whether a triple of a stored graph was inserted or deleted, and not of arguments alone."""
         return any((batch.graphs != ARGUMENTS_GRAPH).any() for batch in self.batches)
 
+    def known(self, key: object, make: Callable[[], Made]) -> Made:
+        """Return what was found before under a key; find it if there is nothing. All views find the same."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: Made = self._known[key]
+        return found
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """The graph and the predicate of each triple that was inserted or deleted."""
+        return self.known("pairs", lambda: frozenset(_pairs_of(self.batches)))
+
     @property
     def batches(self) -> tuple[Batch, ...]:
         """All batches of what was inserted and of what was deleted."""
         return *self.inserted.batches, *self.deleted.batches
 
-    def united(self, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
+    @property
+    def count(self) -> int:
+        """The triples that were inserted and those that were deleted."""
+        return len(self.inserted) + len(self.deleted)
+
+    @property
+    def triples(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Subjects, predicates and objects of what was inserted and of what was deleted, in whatever graph. Found once
+        for all views."""
+        _, *columns = self.known("triples", lambda: joined([batch.triples() for batch in self.batches]))
+        subjects, predicates, objects = columns
+        return subjects, predicates, objects
+
+    def united(
+        self, members: tuple[Member, ...], holds: Callable[[BatchSet, Quads], BoolArray]
+    ) -> tuple[BatchSet, BatchSet]:
         """Return the triples that were inserted into the union of some graphs, and those that were deleted from it, all
-        under WINDOW_GRAPH. Found once for all views.
+        under WINDOW_GRAPH. Found once for all views. holds: as Evaluation.holds.
 
         Cost: each triple that was inserted into a member or deleted from it is looked up in all of them, before the
         change and after it."""
@@ -113,7 +140,7 @@ class Change:
             _, *columns = joined(changed)
             quads = build_batch(np.full(len(columns[0]), WINDOW_GRAPH), *columns).triples()
             was, now = (
-                np.logical_or.reduce([member.held(read, *quads[1:]) for member in members])
+                np.logical_or.reduce([member.held(partial(holds, read), *quads[1:]) for member in members])
                 for read in (self.before, self.after)
             )
             found = self._united[members] = _batch_set(taken(quads, now & ~was)), _batch_set(taken(quads, was & ~now))
@@ -125,11 +152,36 @@ class Change:
         return Change(before, after, inserted, deleted, self._united)
 
 
+def _pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
+    for batch in batches:
+        yield from zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True)
+
+
 def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
     if not len(quads[0]):
         return EMPTY
     graphs, subjects, predicates, objects = quads
     return BatchSet.of((build_batch(graphs, subjects, predicates, objects),), True)
+
+
+def net_of(entries: Iterable[TraceEntry]) -> tuple[Quads, Quads]:
+    """Return the quads that some entries of a trace insert, and those that they delete: one that is inserted and
+    deleted again is in neither."""
+    columns: list[Quads] = []
+    weights: list[Int64Array] = []
+    for entry in entries:
+        for batch, weight in ((entry.batch, 1), (entry.tombstones, -1)):
+            if batch is not None and len(batch):
+                columns.append(batch.triples())
+                weights.append(np.full(len(columns[-1][0]), weight, np.int64))
+    if not columns:
+        return NO_QUADS, NO_QUADS
+    quads = joined(columns)
+    firsts, sums = summed(quads, np.concatenate(weights))
+    assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
+    graphs, subjects, predicates, objects = (column[firsts] for column in quads)
+    distinct = graphs, subjects, predicates, objects
+    return taken(distinct, sums > 0), taken(distinct, sums < 0)
 
 
 @dataclass(slots=True)
@@ -144,7 +196,9 @@ class Evaluation:
     (DeltaJoin), and parts are looked up there.
     lifted: the query, if it is asked for each of the view's arguments.
     paths: the indexes of paths, which views share.
-    span: the SNs of the change under way, or twice that of a content."""
+    span: the SNs of the change under way, or twice that of a content.
+    graph_of: returns how the whole graph is read of which a stored graph is this node's share, None if it is all here;
+    None: stored graphs are never divided (divided.py)."""
 
     clause: DatasetClause
     resolve: Resolve
@@ -154,10 +208,31 @@ class Evaluation:
     lifted: Lifted | None = None
     paths: PathIndexes = field(default_factory=PathIndexes)
     span: tuple[int, int] = (0, 0)
+    graph_of: Callable[[BatchSet], ReachedGraph | None] | None = None
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
+    def is_divided(self, *stored: BatchSet) -> bool:
+        """Return whether other nodes have a part of one of some stored graphs."""
+        return self.graph_of is not None and any(self.graph_of(one) is not None for one in stored)
+
     def dataset(self, stored: BatchSet) -> Dataset:
-        return Dataset(self.clause, stored, {}, self.resolve)
+        graph = None if self.graph_of is None else self.graph_of(stored)
+        if graph is None:
+            return Dataset(self.clause, stored, {}, self.resolve)
+        return Dataset(self.clause, graph.stored, {}, self.resolve, completion=graph)
+
+    def holds(self, stored: BatchSet, quads: Quads) -> BoolArray:
+        """Mark the quads that are in a stored graph. bool[n]"""
+        graph = None if self.graph_of is None else self.graph_of(stored)
+        if graph is None:
+            return is_held(stored, quads)
+        graph.look_up(taken(quads, quads[0] != NO_MATCH))
+        return is_held(graph.stored, quads)
+
+    def run_changed(self, node: Node, versions: Mapping[GraphVersion, Source], memo: PlanMemo) -> BindingTable:
+        """Return the solutions of triple patterns that are all matched at other versions than the stored graph."""
+        dataset = Dataset(self.clause, EMPTY, {}, self.resolve, versions=versions)
+        return self._executor(dataset, memo).run(node)
 
     def run(self, node: Node, stored: BatchSet) -> BindingTable:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""

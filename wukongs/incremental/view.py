@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wukongs.csparql.algebra import Distinct, Project, Query
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.counted import Counted
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached
-from wukongs.incremental.leaves import names_of, reads_of
+from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Kept, Operator, install
 from wukongs.incremental.operators import operator_lines, operator_of, operators_of
 from wukongs.incremental.templates import TRIPLE, Template
@@ -29,6 +29,7 @@ class View:
     stored: the graph there.
     scope: names the blank nodes of a template.
     keeps_content: the content is kept as a whole.
+    interests: the changes that it has to take.
 
     A select has the rows of its variables, a construct triples, each with weight 1; an ask has the empty row, with
     weight 1, as long as its pattern has a solution."""
@@ -41,7 +42,7 @@ class View:
     keeps_content: bool = False
     variables: tuple[Variable, ...] = field(init=False)
     top: Operator = field(init=False)
-    _reads: Callable[[Change], bool] = field(init=False)
+    interests: Interests = field(init=False)
 
     def __post_init__(self) -> None:
         query, evaluation = self.query, self.evaluation
@@ -61,7 +62,7 @@ class View:
         if self.keeps_content and not isinstance(top, Counted):
             top = Counted(self.variables, (top,), is_distinct=False)
         self.top = top
-        self._reads = reads_of(query.pattern, evaluation)
+        self.interests = Interests(query.pattern, evaluation)
 
     def install(self) -> None:
         """Evaluate what its operators keep, once, before the first change."""
@@ -82,7 +83,7 @@ class View:
         """Move to a later SN; return the difference of the contents. change: of the graph between the two."""
         assert sn >= self.sn, (sn, self.sn)
         found = ZSet.empty(self.variables)
-        if not change.is_empty and self._reads(change):
+        if not change.is_empty and self.interests(change):
             self.evaluation.span = self.sn, sn
             found = self._shown(self.top.change(change))
         else:
@@ -107,6 +108,11 @@ class View:
     def kept_bytes(self) -> int:
         """The bytes that all operators keep."""
         return sum(operator.kept_bytes for _, operator in operators_of(self.top))
+
+    @property
+    def takes_each(self) -> bool:
+        """Whether some operator has to know of each SN, whatever has changed up to there."""
+        return any(isinstance(operator, Reached) for _, operator in operators_of(self.top))
 
     @property
     def is_refreshed(self) -> bool:

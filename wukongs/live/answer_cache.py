@@ -81,7 +81,8 @@ class AnswerCache:
 
     def keep(self, cached: CachedAnswer, found: Answer, terms: Utf8Reader) -> None:
         """Note an answer that was found. terms: reads it."""
-        self._kept_bytes += sum(column.nbytes for column in found.columns)
+        for column in found.columns:
+            self._kept_bytes += column.nbytes
         if self._kept_bytes > KEPT_BYTES:
             self._kept, self._kept_bytes = {}, 0
         cached.answered = found, terms

@@ -156,36 +156,42 @@ class Answering:
     def answer(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
         """Return what a firing reports of its answer, and what reads its terms; and the mechanisms that have taken part
         in it. Raises what an execution raises."""
-        self._used.clear()
-        if self._paths is not None:
-            self._paths.used.clear()
-        found = self._answer(firing)
-        return found, self._used | (set() if self._paths is None else self._paths.used)
+        used, paths = self._used, self._paths
+        used.clear()
+        if paths is None:
+            return self._answer(firing), used
+        paths.used.clear()
+        return self._answer(firing), used | paths.used
 
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
-        """Return what the firing reports of its answer, and what reads its terms."""
-        if (repeated := self._repeated(firing)) is not None:
+        """Return what the firing reports of its answer, and what reads its terms. Small windows take some microseconds,
+        so nothing is looked at here that a firing by one kernel does not need."""
+        if firing.is_repeated and (repeated := self._repeated(firing)) is not None:
             return repeated
-        reporter, goes_on = self.reporter, self._goes_on(firing)
-        needs_terms = reporter.is_compared or firing.whole is None
-        terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
-        kept = list[Known]()
-        if firing.maintained is not None and firing.columns is None:
-            if terms is not None and firing.whole is None:
-                terms = firing.maintained.renewed(terms)
-            known_terms = None if firing.whole is not None else terms
-            kept = firing.maintained.advance(known_terms, self._limits, wants_change=goes_on)
-            if goes_on and terms is not None and (found := self._changed(firing, firing.maintained, kept, terms)):
+        reporter, maintained, whole = self.reporter, firing.maintained, firing.whole
+        is_compared, terms = reporter.is_compared, None
+        if is_compared or whole is None:
+            terms = terms_of(self._core, firing.reader, firing.moment())
+        kept: Sequence[Known] = ()
+        if maintained is not None and firing.columns is None:
+            goes_on = self._goes_on(firing)
+            if terms is not None and whole is None:
+                terms = maintained.renewed(terms)
+            known_terms = None if whole is not None else terms
+            kept = maintained.advance(known_terms, self._limits, wants_change=goes_on)
+            if goes_on and terms is not None and (found := self._changed(firing, maintained, kept, terms)):
                 return found, terms
         found = self._ran(firing, kept)
-        if found is not None and not reporter.is_compared:
+        if found is not None and not is_compared:
             reader = firing.reader if terms is None else terms
-            self._keep(firing, found, reader)
+            if firing.cached is not None:
+                self._keep(firing, firing.cached, found, reader)
             return found, reader
         terms = terms or terms_of(self._core, firing.reader, firing.moment())
         if found is None:
             found = self._evaluated(firing, terms, kept)
-        self._keep(firing, found, terms)
+        if firing.cached is not None:
+            self._keep(firing, firing.cached, found, terms)
         return self._compared(firing, found, terms), terms
 
     def _compared(self, firing: Firing, found: Answer, terms: QueryTerms) -> Answer:
@@ -196,9 +202,9 @@ class Answering:
             return self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
 
     def _repeated(self, firing: Firing) -> tuple[Answer, Utf8Reader] | None:
-        """Return what the firing reports if its answer is known; None if it is to be found."""
+        """Return what a repeated firing reports; None if its answer is to be found even so."""
         cached = firing.cached
-        if not firing.is_repeated or cached is None or cached.answered is None or not self._is_for_rows(cached):
+        if cached is None or cached.answered is None or not self._is_for_rows(cached):
             return None
         self._counts.explored_together += cached.by != self.name
         self._used.add(Mechanism.CACHED)
@@ -210,10 +216,9 @@ class Answering:
             return self._compared(firing, found, terms), terms
         return found, reader
 
-    def _keep(self, firing: Firing, found: Answer, reader: Utf8Reader) -> None:
+    def _keep(self, firing: Firing, cached: CachedAnswer, found: Answer, reader: Utf8Reader) -> None:
         """Note the answer of a firing for others."""
-        cached = firing.cached
-        if cached is not None and not (self._has_own_rows and _has_rows(found)) and self._is_for_rows(cached):
+        if (self._group is None or self._is_for_rows(cached)) and not (self._has_own_rows and _has_rows(found)):
             cached.by = self.name
             self._core.answers.keep(cached, found, reader)
 
@@ -254,8 +259,8 @@ class Answering:
             self._used |= kept[0].used
         elif whole is not None:
             try:
-                columns = whole.run(self._limits)
-                self._used |= set() if columns is None else {Mechanism.COMPILED}
+                if (columns := whole.run(self._limits)) is not None:
+                    self._used.add(Mechanism.COMPILED)
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         if columns is None:

@@ -165,19 +165,14 @@ def check_continuous(query: Query, source: QuerySource) -> None:
     """Check a query to register. Raises StreamError (one without a window), UnsupportedFeatureError, DataError (its
     bindings)."""
     if not query.dataset.windows:
-        raise no_view_here(query)
+        assert query.registration is not None
+        raise StreamError(
+            f"query {query.registration.name} has no FROM STREAM: without a window it is a live view. Give it one, or "
+            "close it and register the view"
+        )
     check_clause(query)
     if source.bindings is not None:
         check_group(query, source.bindings)
-
-
-def no_view_here(query: Query) -> StreamError:
-    """Return the error of a query without a window where there are no live views."""
-    assert query.registration is not None
-    return StreamError(
-        f"query {query.registration.name} has no FROM STREAM, so it is a live view: only an engine that is no "
-        "cluster has these so far (wukongs.Engine()). Give it a window, or ask it with Engine.query"
-    )
 
 
 def check_windows(core: Core, query: Query) -> None:

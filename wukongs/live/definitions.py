@@ -51,10 +51,10 @@ class Definitions:
             query = parse_registered(source)
             try:
                 backend.check_views(query)
+                view = backend.register_view(query, source, of_view, None)
             except StreamError as error:
                 log.warning("not restored: %s", error)
                 continue
-            view = backend.register_view(query, source, of_view, None)
             view.is_recovered = True
             if is_paused:
                 view.pause()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from wukongs.query.plans.dataset import Completion
@@ -13,6 +13,7 @@ from wukongs.store.graph_change import GraphChange
 from wukongs.store.quads import Quads
 from wukongs.store.term_registry import TermReader
 from wukongs.store.tombstones import Difference
+from wukongs.store.trace import TraceEntry
 
 
 class ReachedGraph(Completion, Protocol):
@@ -57,6 +58,13 @@ class Reach(Protocol):
         """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.
 
         own: this node's share of it; texts: a `reader` of the execution, which keeps texts that come with answers."""
+
+    def changed(self, entries: Iterable[TraceEntry], after_sn: int, sn: int) -> tuple[Quads, Quads] | None:
+        """Return what was inserted into the whole graph between two SNs, and what was deleted from it; None if that is
+        too much to be moved.
+
+        entries: of this node's trace, between the two. Raises NodeUnavailable, CompactedError (a node has forgotten
+        one of the two)."""
 
     def reader(self, own: TermReader) -> DataTexts:
         """Return a reader of texts that asks other nodes for texts that are not here."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from wukongs.errors import DataError, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.argument_tables import text_table
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.declarations import check_continuous, parse_registered, stream_options
@@ -33,7 +33,7 @@ from wukongs.live.query_group import bindings_table, bindings_text
 from wukongs.live.query_source import QuerySource
 from wukongs.live.stream import Stream, push_many
 from wukongs.live.update_documents import check_loads
-from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.live_view import LiveView, is_view
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import waiting
@@ -425,7 +425,7 @@ class Calls:
         ViewOptions(**{one: args[one] for one in ViewOptions._fields if one in args}).check_are_default()
         name = parsed.registration.name
         if (at := self._home_of(name, source)) is not None:
-            return _value({"at": at, "name": name, "is_stream": makes_stream(parsed), "life": self._life})
+            return _value(self._elsewhere(name, at, is_stream=makes_stream(parsed)))
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._registered.get(name)
@@ -465,6 +465,8 @@ class Calls:
             raise StreamError(
                 f"into = {into!r}: there is no such stream. Into a stored graph a query is a rule: add_rules adds it"
             )
+        if (at := self._home_of(name, source._replace(bindings=None))) is not None:
+            return self._elsewhere(name, at, of_view=True)
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._registered.get(name)
@@ -472,6 +474,8 @@ class Calls:
             here = query_from(session.engine.queries(), source._replace(bindings=None)) if is_again else None
             if is_again and here is None and args.get("life") == self._life:
                 raise StreamError(f"query {name} was closed, and its name is no longer its own")
+            if here is not None and not isinstance(here, LiveView):
+                raise NodeUnavailable(f"view {name} moves to another node: ask again")
             if here is not None:
                 known = _Registered(here) if known is None or known.query is not here else known
             elif is_own or known is None or query_from([known.query], source) is None:
@@ -541,7 +545,7 @@ class Calls:
         """Return how the client is to call a query. Each reader of a group has a number of its own for it. at: where it
         is to do that, if another node runs it."""
         if at is not None:
-            return {"at": at, "name": query.name, "is_stream": query.is_stream, "life": self._life}
+            return self._elsewhere(query.name, at, is_stream=query.is_stream, of_view=is_view(query))
         group = args.get("group")
         if isinstance(query, LiveView):
             return self._described_view(session, query, group, is_again=args.get("is_again") is True)
@@ -557,6 +561,10 @@ class Calls:
                 after_ms = taken_ms if type(taken_ms := args.get("taken_ms")) is int and not is_owner else None
                 known = session.feeds.add(Feed(query, is_taken, is_owner=is_owner, after_ms=after_ms))
         return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
+
+    def _elsewhere(self, name: str, at: str, *, is_stream: bool = False, of_view: bool = False) -> dict[str, Any]:
+        """Return how the client is to call a query that another node runs. at: its address."""
+        return {"at": at, "name": name, "is_stream": is_stream, "is_view": of_view, "life": self._life}
 
     def _described_view(self, session: Session, view: LiveView, group: str | None, *, is_again: bool) -> dict[str, Any]:
         """Return how the client is to call a live view."""

@@ -32,7 +32,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.scope import certain_variables
 from wukongs.csparql.terms import Variable, iri
-from wukongs.incremental.leaves import reads_of
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, install
 from wukongs.incremental.operators import operator_of, operators_of
 from wukongs.incremental.versions import Change, Evaluation, leaf
@@ -79,7 +79,7 @@ class FollowedBody:
         if evaluation is None:
             self._evaluation = Evaluation(DatasetClause(), resolve, terms, limits)
             self._top = operator_of(self.node, self._evaluation)
-            self._reads = reads_of(self.node, self._evaluation)
+            self._reads = Interests(self.node, self._evaluation)
         else:
             evaluation.resolve, evaluation.limits = resolve, limits
             evaluation.terms = evaluation.terms.renewed(terms.reader)

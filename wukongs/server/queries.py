@@ -25,7 +25,7 @@ from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.query_group import bindings_text
 from wukongs.live.query_source import QuerySource
-from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.live_view import LiveView, is_view
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.view_log import Position
 from wukongs.query.output.report_text import report_facts
@@ -192,7 +192,7 @@ def _described(query: RegisteredQuery) -> dict[str, Any]:
 
 def _named_only(query: RegisteredQuery) -> dict[str, Any]:
     known = {name: value for name in ("is_paused", "node") if (value := getattr(query, name, None)) is not None}
-    return {"name": query.name, "is_view": isinstance(query, LiveView), **known}
+    return {"name": query.name, "is_view": is_view(query), **known}
 
 
 async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
@@ -209,6 +209,9 @@ async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
 async def _view(request: HTTPConnection, face: Face) -> LiveView:
     """Return the live view that the path names. Raises Refused (there is none)."""
     query = await _named(request, face)
+    if is_view(query) and not isinstance(query, LiveView):
+        node = getattr(query, "node", "?")
+        raise Refused(421, f"view {query.name} stands at node {node}, which has its reports: ask that node for them")
     if not isinstance(query, LiveView):
         raise Refused(409, f"query {query.name} has windows: ask for /queries/{query.name}/windows")
     return query
@@ -220,7 +223,7 @@ async def _feed_of(request: HTTPConnection, face: Face, *, of_view: bool) -> Any
     if of_view:
         return await face.feeds.of_view(await _view(request, face))
     query = await _named(request, face)
-    if isinstance(query, LiveView):
+    if is_view(query):
         raise Refused(409, f"query {query.name} is a live view, without windows: ask for /queries/{query.name}/changes")
     node = getattr(query, "node", None)
     if node is None:

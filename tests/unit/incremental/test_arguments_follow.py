@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,7 +27,9 @@ from tests.unit.incremental.queries import (
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import XSD
+from wukongs.incremental import cuts
 from wukongs.incremental.arguments import with_arguments
+from wukongs.incremental.cuts import Cut
 from wukongs.incremental.leaves import Refresh
 from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.operators import EachArgument, operators_of
@@ -43,9 +46,10 @@ NAMES = {
 """Operators that a run has to have moved, beside groups of each argument."""
 
 
-def registered(rng: random.Random, engine: wukongs.Engine) -> Followed | None:
-    """Return a view of a random query with arguments for one or two of its variables; None for a text that is none."""
-    text = QueryMaker(rng).query()
+def registered(rng: random.Random, engine: wukongs.Engine, *, of_limits: bool) -> Followed | None:
+    """Return a view of a random query with arguments for one or two of its variables; None for a text that is none.
+    of_limits: it has a LIMIT."""
+    text = limited(rng) if of_limits else QueryMaker(rng).query()
     try:
         known = {variable.name for variable in mentioned_variables(where_clause(parse_query(text, None)))}
         given = [name for variable in (*VARIABLES, "?g") if (name := variable[1:]) in known]
@@ -58,20 +62,37 @@ def registered(rng: random.Random, engine: wukongs.Engine) -> Followed | None:
     return view
 
 
+def limited(rng: random.Random) -> str:
+    """Return a query with a LIMIT above many rows of each argument."""
+    parts = [
+        "?a ?p ?b .",
+        "?c <http://ex/p1> ?d .",
+        "OPTIONAL { ?b <http://ex/p1> ?d }",
+        "{ ?a ?q ?c } UNION { ?c ?q ?a }",
+    ]
+    body = " ".join(rng.sample(parts, rng.randint(1, 3)))
+    keys = " ".join(rng.choice(("", "DESC")) + f"({name})" for name in rng.sample(VARIABLES, rng.randint(0, 2)))
+    shown = " ".join(rng.sample(VARIABLES, rng.randint(1, 4)))
+    order = f"ORDER BY {keys}" if keys else ""
+    limit = f"LIMIT {rng.randint(1, 4)} OFFSET {rng.randint(0, 2)}"
+    return f"SELECT {rng.choice(('', '', 'DISTINCT'))} {shown} {{ {body} }} {order} {limit}"
+
+
 def random_rows(rng: random.Random, view: Followed) -> list[tuple[str, ...]]:
     return [tuple(rng.choice(TERMS) for _ in view.given) for _ in range(rng.randint(1, 4))]
 
 
-def follow(seed: int, moved: Counter[str] | None = None) -> int:
-    """Follow views; return how many reports were not empty. moved: counts their operators. Raises AssertionError."""
+def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = False) -> int:
+    """Follow views; return how many reports were not empty. moved: counts their operators; of_limits: all of them have
+    a LIMIT. Raises AssertionError."""
     rng, reports = random.Random(f"arguments {seed}"), 0
     graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
-    with wukongs.Engine() as engine:
+    with patch.object(cuts, "MARGIN_OF_EACH", seed % 3), wukongs.Engine() as engine:
         engine.update(f"INSERT DATA {{ {stored} }}")
         views = list[Followed]()
         while len(views) < VIEWS:
-            if (view := registered(rng, engine)) is not None:
+            if (view := registered(rng, engine, of_limits=of_limits)) is not None:
                 views.append(view)
         for step in range(STEPS):
             for _ in range(rng.choice((0, 1, 1, 3))):
@@ -104,11 +125,53 @@ def test_views_follow_their_text_for_each_argument() -> None:
     assert moved["each argument"] > 0, moved
 
 
+def test_limits_follow_their_text_for_each_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking, longer, right = list[int](), list[int](), Cut._lacking
+
+    def count(self: Cut, *given: Any) -> Any:
+        found = right(self, *given)
+        lacking.append(len(found))
+        longer.append(len(self._longer))
+        return found
+
+    monkeypatch.setattr(Cut, "_lacking", count)
+    assert sum(follow(seed, of_limits=True) for seed in range(2)) > 20
+    assert max(longer) > 1, "some arguments have rows that are not kept in order"
+    assert max(lacking) > 0, "and those of some were looked for again"
+
+
+def test_a_change_orders_the_first_rows_of_its_argument_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordered, right = list[int](), Cut._in_order
+
+    def count(self: Cut, rows: ZSet, *given: Any) -> ZSet:
+        ordered.append(len(rows))
+        return right(self, rows, *given)
+
+    monkeypatch.setattr(Cut, "_in_order", count)
+    with wukongs.Engine() as engine:
+        triples = " ".join(f"<http://ex/n{at % 3}> <http://ex/p0> {at} ." for at in range(3000))
+        engine.update(f"INSERT DATA {{ {triples} }}")
+        view = Followed(engine, "SELECT ?x ?v { ?x <http://ex/p0> ?v } ORDER BY ?v LIMIT 2", ["x"])
+        view.bind([(f"<http://ex/n{at}>",) for at in range(3)])
+        view.advance()
+        for text in (
+            "DELETE DATA { <http://ex/n1> <http://ex/p0> 1 }",
+            "INSERT DATA { <http://ex/n1> <http://ex/p0> 2 }",
+        ):
+            engine.update(text)
+            ordered.clear()
+            assert len(view.advance()) == 2
+            assert sum(ordered) <= 2 + 2 * cuts.MARGIN_OF_EACH + 1, ordered
+            assert view.content == view.asked()
+        view.close()
+
+
 @pytest.mark.slow
 def test_views_follow_their_text_for_each_argument_and_many_seeds() -> None:
     moved = Counter[str]()
     for seed in range(1000, 1030):
         follow(seed, moved)
+        follow(seed, of_limits=True)
     assert {*moved} >= {*NAMES, "groups", "each argument"}, moved
 
 
@@ -201,6 +264,32 @@ MUTANTS = (
     every_part_is_the_same_for_all,
     limit_cuts_the_rows_of_all_arguments,
 )
+
+
+def nothing_is_looked_for_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cut, "_lacking", lambda self, first, changed: np.empty(0, np.int64))
+
+
+def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cuts, "_last_places", lambda keys, is_known: np.full(len(keys), len(keys)))
+
+
+def the_last_one_is_that_of_all_arguments(patch: pytest.MonkeyPatch) -> None:
+    right = cuts._last_places
+    patch.setattr(cuts, "_last_places", lambda keys, is_known: right(np.zeros_like(keys), is_known))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutate",
+    [nothing_is_looked_for_again, rows_behind_the_last_one_count, the_last_one_is_that_of_all_arguments],
+)
+def test_a_broken_rule_of_limits_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(follow(seed, of_limits=True) for seed in range(60))
 
 
 @pytest.mark.slow

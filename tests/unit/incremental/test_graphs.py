@@ -9,7 +9,7 @@ import pytest
 
 import wukongs
 from tests.unit.incremental.followed import Followed, Row
-from wukongs.incremental.leaves import reads_of
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.versions import Change
 from wukongs.store.batch_set import BatchSet
 
@@ -126,7 +126,7 @@ def test_views_over_graphs_have_a_rule_and_keep_nothing(engine: wukongs.Engine, 
 )
 def test_a_view_wakes_for_the_graphs_that_it_reads(engine: wukongs.Engine, text: str, graphs: str) -> None:
     followed = Followed(engine, text)
-    reads, woken = reads_of(followed.query.pattern, followed.view.evaluation), ""
+    reads, woken = Interests(followed.query.pattern, followed.view.evaluation), ""
     for name, graph in (("a", A), ("b", B), ("c", C), ("-", "<urn:x-wukongs:default>")):
         before = followed.view.stored
         insert(engine, graph)

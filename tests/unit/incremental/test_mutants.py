@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from wukongs.incremental.lookups import Explored, Kept, Side
 from wukongs.incremental.sources import StoredGraphs
 from wukongs.incremental.versions import Change, Member
 from wukongs.incremental.zset import ZSet
+from wukongs.query.operators import operators as tables
 from wukongs.query.paths import forest_kernels, reach
 from wukongs.query.paths.forest import no_pairs
 from wukongs.query.paths.path_machine import ANY_LINKS
@@ -96,7 +98,7 @@ def newest_level_is_not_looked_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def refreshed_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operators, "reads_of", lambda part, evaluation: lambda change: False)
+    patch.setattr(operators, "Interests", lambda part, evaluation: lambda change: False)
 
 
 def weights_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -114,15 +116,20 @@ def groups_keep_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cuts, "_last_of", lambda first, rows: rows.length - 1)
+    patch.setattr(cuts, "_last_places", lambda keys, is_known: np.full(len(keys), len(keys)))
 
 
 def all_subjects_are_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeltaJoin, "_is_of_new", lambda self, plan, inserted, predicate, before: bool(plan.siblings))
 
 
+def rows_are_counted_once_per_changed_triple(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeltaJoin, "_each_once", lambda self, found: reduce(tables.union, found))
+
+
 MUTANTS = (
     all_subjects_are_new,
+    rows_are_counted_once_per_changed_triple,
     groups_keep_what_was_deleted,
     rows_behind_the_last_one_count,
     all_at(Side.AFTER),

@@ -50,7 +50,7 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = Fa
     rng, reports = random.Random(seed), 0
     graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
-    few = patch.object(cuts, "MARGIN", seed % 3)  # the first rows of LIMIT are soon used up
+    few = patch.multiple(cuts, MARGIN=seed % 3, MARGIN_OF_EACH=seed % 3)  # the first rows of LIMIT are soon used up
     with few, wukongs.Engine() as engine:
         engine.update(f"INSERT DATA {{ {stored} }}")
         if of_graphs:
@@ -86,14 +86,14 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = Fa
 
 
 def test_views_follow_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved, followed, right = Counter[str](), Counter[str](), Cut._moved
+    moved, followed, right = Counter[str](), Counter[str](), Cut._lacking
 
-    def count(self: Cut, *given: Any) -> bool:
-        is_enough = right(self, *given)
-        followed["filled" if not is_enough else "all" if self._is_all else "moved"] += 1
-        return is_enough
+    def lacking(self: Cut, *given: Any) -> Any:
+        found = right(self, *given)
+        followed["filled" if len(found) else "moved" if self._longer else "all"] += 1
+        return found
 
-    monkeypatch.setattr(Cut, "_moved", count)
+    monkeypatch.setattr(Cut, "_lacking", lacking)
     assert sum(follow(seed, moved) for seed in range(6)) > 120
     assert {*moved} >= NAMES, moved
     assert followed["moved"] > 2, "first rows that are not all followed a change"

@@ -403,6 +403,30 @@ def test_what_event_time_has_not_reached_is_pushed_later() -> None:
         assert "gets nothing" not in view.why()
 
 
+def test_a_stream_does_not_stand_at_wall_time_while_event_time_is_still_to_begin() -> None:
+    with wukongs.Engine() as engine:
+        engine._core.wall_ms = lambda: wall[0]
+        wall = [1_000_000]
+        clock = engine.stream("http://ex/clock", batch_ms=10)
+        engine.stream(MADE, batch_ms=100, into="http://ex/g")
+        view: Any = engine.register(f"{EX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        other: Any = engine.register(f"{EX}REGISTER QUERY other AS {SEEN}", every_ms=100)
+        assert len([*view.results(timeout_s=0)]) == len([*other.results(timeout_s=0)]) == 1
+        for number in range(3):
+            wall[0] += 150
+            engine.update(f"{EX}INSERT DATA {{ :a :p :n{number} }}")
+            engine.settle(30)
+        assert [*other.results(timeout_s=0)], "a view without a stream follows wall time"
+        clock.advance(0)
+        engine.update(f"{EX}DELETE DATA {{ :a :p :n0 }}")
+        clock.advance(100)
+        engine.settle(30)
+        assert [report.time_ms for report in view.results(timeout_s=0)] == [100]
+        assert "gets nothing" not in view.why()
+        found = {shown(row) for row in engine.query("SELECT * { GRAPH <http://ex/g> { ?s ?p ?o } }").texts()}
+        assert found == {("a", "seen", "n1"), ("a", "seen", "n2")}
+
+
 def test_what_finds_no_room_is_pushed_later() -> None:
     periods = Periods(queued_bytes_max=1 << 10)
     periods.declare(into="http://ex/g")

@@ -686,6 +686,30 @@ def test_what_no_view_can_be_is_refused_by_name(
     assert engine.queries() == []
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "place"),
+    [
+        (
+            "REGISTER QUERY now AS\nSELECT * WHERE {\n  ?x :p ?now # NOW(\n  FILTER(?now < now ())\n}",
+            {},
+            (4, 17, "now"),
+        ),
+        ("REGISTER QUERY v AS SELECT ?x\nWHERE { ?x :p ?y BIND(STRUUID() AS ?z) }", {}, (2, 23, "STRUUID")),
+        ("REGISTER QUERY v AS\n  DESCRIBE :a", {}, (2, 3, "DESCRIBE")),
+        ("REGISTER QUERY v AS\nSELECT * WHERE { ?x :p ?y }", {"into": "http://ex/g"}, (2, 1, "SELECT")),
+        ("REGISTER\nSTREAM v AS CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }", {}, (2, 1, "STREAM")),
+    ],
+)
+def test_a_refusal_has_its_place(
+    engine: wukongs.Engine, text: str, options: dict[str, Any], place: tuple[int, int, str]
+) -> None:
+    with pytest.raises(wukongs.UnsupportedFeatureError) as error:
+        engine.register(f"{EX.strip()}\n{text}", **options)
+    line, column, word = place
+    assert (error.value.line, error.value.column) == (line + 1, column)
+    assert error.value.excerpt.splitlines()[1].count("^") == len(word)
+
+
 def test_a_name_is_taken_by_a_view_or_a_query_with_windows(engine: wukongs.Engine) -> None:
     register(engine, PAIRS)
     window = "FROM NAMED STREAM <http://ex/s> [RANGE 100ms STEP 100ms] WHERE { GRAPH <http://ex/s> { ?x :p ?y } }"

@@ -16,9 +16,9 @@ from wukongs.errors import DataError
 from wukongs.query.limits import current
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
 from wukongs.store.dtypes import IN, BoolArray, Int64Array
-from wukongs.store.quads import Quads, joined
+from wukongs.store.quads import Quads, joined, taken
 from wukongs.wire.assignment import SHARD_COUNT, Assignment, shards_of
-from wukongs.wire.packet_columns import count_of, ids_of
+from wukongs.wire.packet_columns import column_of, count_of, ids_of
 from wukongs.wire.packets import Packet
 
 KEYS_PER_QUESTION = 1 << 17
@@ -109,6 +109,26 @@ class Asking:
         packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
         return np.unique(np.concatenate(self._ask_others(packet, partial(ids_of, name="graphs"))))
 
+    def changed(self, after_sn: int) -> tuple[Quads, Quads] | None:
+        """Return the triples that others answer for by their subjects and that were inserted since an SN, and those
+        that were deleted; None if that is too much."""
+        fields = {"after": after_sn, "sn": self._sn, "timeout_s": time_left_s()}
+        questions = [
+            (node, Packet(requests.CHANGED, fields, {"shards": self.assignment.shards(node)})) for node in self.others
+        ]
+        inserted, deleted = list[Quads](), list[Quads]()
+        for node, answer in self._ask(questions):
+            if answer.fields.get("is_long") is True:
+                return None
+            come, gone = requests.checked(node, answer, _changed)
+            shards = self.assignment.shards(node)
+            if not all(shards[shards_of(quads[1])].all() for quads in (come, gone)):
+                raise wrong_answer(node, "changes of other subjects than were asked for")
+            inserted.append(come)
+            deleted.append(gone)
+        current().keep(2 * 4 * 8 * sum(len(quads[0]) for quads in (*inserted, *deleted)))
+        return joined(inserted), joined(deleted)
+
     def _ask_others(self, packet: Packet, read: Callable[[Packet], Read]) -> list[Read]:
         """Ask all other nodes the same."""
         answers = self._ask([(node, packet) for node in self.others])
@@ -188,6 +208,16 @@ class Asking:
         with current().without_processor():
             answers = self._owners.ask(asked, self.traffic)
         return [(node, answer) for (node, _), answer in zip(asked, answers, strict=True)]
+
+
+def _changed(answer: Packet) -> tuple[Quads, Quads]:
+    """Read what was inserted and deleted. Raises DataError."""
+    rows = count_of(answer, "rows", requests.CHANGED_MAX)
+    graphs: Int64Array = column_of(answer, "c0", np.int64, rows)
+    subjects, predicates, objects = (ids_of(answer, f"c{at}", rows) for at in range(1, 4))
+    is_inserted = np.arange(rows) < count_of(answer, "inserted", rows)
+    quads = graphs, subjects, predicates, objects
+    return taken(quads, is_inserted), taken(quads, ~is_inserted)
 
 
 def _triples(answer: Packet) -> tuple[Triples, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
 from wukongs.cluster.reads.requests import (
+    CHANGED,
+    CHANGED_MAX,
     GRAPHS,
     KINDS,
     NODES,
@@ -25,6 +27,7 @@ from wukongs.cluster.reads.requests import (
 )
 from wukongs.cluster.reads.share_run import laid_out_parts, run_share
 from wukongs.errors import BudgetExceeded, NodeUnavailable
+from wukongs.incremental.versions import net_of
 from wukongs.live.core import Core
 from wukongs.query.limits import Limits
 from wukongs.query.memory import budget_of
@@ -34,14 +37,16 @@ from wukongs.query.plans import plan_layout as layout
 from wukongs.query.rows import stable_order
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dictionary import split_texts
-from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, BoolArray, Int64Array
+from wukongs.store.quads import Quads, joined, taken
 from wukongs.store.term_registry import distinct_terms
+from wukongs.store.trace import TraceEntry
 from wukongs.wire.answering import Quick, at_once
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packet_columns import column_of, count_of, ids_of, texts_in, timeout_of
 from wukongs.wire.packets import Array, Handler, Packet
 
-ANSWERED = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)
+ANSWERED = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE, CHANGED)
 """The kinds that `handlers` answers."""
 WaitForSn = Callable[[int, float], None]
 """(sn, timeout_s): returns once this node's trace has come to an SN. Raises NodeUnavailable if that takes longer."""
@@ -67,6 +72,7 @@ def handlers(core: Core, wait_for_sn: WaitForSn) -> tuple[dict[str, Handler], di
         TRIPLES: owner.triples,
         TEXTS: owner.texts,
         RESOLVE: owner.resolve,
+        CHANGED: owner.changed,
     }, {RUN: at_once(owner.run_quickly), TEXTS: at_once(owner.texts_quickly)}
 
 
@@ -152,6 +158,21 @@ class Owner:
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 3
         return columns_packet(TRIPLES, columns, rows=len(columns[0]), next=stop)
 
+    def changed(self, packet: Packet) -> Packet:
+        """Give the net change between two SNs of the triples whose subjects are in some shards: the first `inserted`
+        rows were inserted, the others deleted. `is_long`: there are too many to be given."""
+        after_sn, sn, shards = count_of(packet, "after"), count_of(packet, "sn"), shards_in(packet)
+        self._wait_for_sn(sn, timeout_of(packet))
+        core = self._core
+        with core.lock:
+            core.check_is_open()
+            entries = core.arrangement.trace.merged_between(after_sn, sn)
+        if sum(map(len, entries)) > CHANGED_MAX:
+            return Packet(CHANGED, {"is_long": True})
+        inserted, deleted = changed_in(entries, shards)
+        quads = joined([inserted, deleted])
+        return columns_packet(CHANGED, quads, rows=len(quads[0]), inserted=len(inserted[0]))
+
     def texts(self, packet: Packet) -> Packet:
         """Give the texts of those of the ids that this node knows, as many as one answer takes; `done`: how many of
         the ids it has come to."""
@@ -225,3 +246,9 @@ class Owner:
 def _is_long(steps: Int64Array) -> bool:
     """Whether steps may look at many triples and make few rows of them."""
     return bool((steps[:, layout.KEY_KIND] == layout.NEW).any() or (steps == layout.SAME)[:, KINDS].any())
+
+
+def changed_in(entries: Iterable[TraceEntry], shards: BoolArray) -> tuple[Quads, Quads]:
+    """Return the triples with subjects in some shards that entries of a trace insert, and those that they delete."""
+    inserted, deleted = (taken(quads, shards[shards_of(quads[1])]) for quads in net_of(entries))
+    return inserted, deleted

@@ -22,8 +22,10 @@ from wukongs.wire.packet_columns import column_of
 from wukongs.wire.packets import Array, Packet
 
 RUN, NODES, GRAPHS, TRIPLES = "read.run", "read.nodes", "read.graphs", "read.triples"
-TEXTS, RESOLVE = "read.texts", "read.resolve"
+TEXTS, RESOLVE, CHANGED = "read.texts", "read.resolve", "read.changed"
 Read = TypeVar("Read")
+CHANGED_MAX = 1 << 20
+"""A node gives no longer change than so many triples and tombstones."""
 ROWS_PER_ANSWER = 1 << 20
 """A longer answer comes in so many rows at a time."""
 STEPS_MAX = 64

@@ -15,8 +15,10 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Variable
-from wukongs.errors import SettingsError, StreamError, WukongsError
+from wukongs.errors import CompactedError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
+from wukongs.incremental.divided import DividedReads
+from wukongs.incremental.interests import Key
 from wukongs.incremental.lookups import Operator
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
@@ -24,9 +26,10 @@ from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.argument_tables import table_text
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.core import Core
+from wukongs.live.core import Core, QueryLog
 from wukongs.live.declarations import parse_registered
 from wukongs.live.made_streams import Made
+from wukongs.live.query_constants import constants_of
 from wukongs.live.query_group import check_arguments
 from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
@@ -35,6 +38,7 @@ from wukongs.live.views.caller import Caller, OnReport
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
+from wukongs.live.views.quiet_views import QuietViews
 from wukongs.live.views.row_support import (
     TRIPLE_NAMES,
     RowSearch,
@@ -58,12 +62,11 @@ from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.plans.dataset import name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.query.terms.query_terms import ConstantIds, DataTexts, QueryTerms
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_ids import decimal_parts
-from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 PERIODS_MAX = 64
@@ -71,6 +74,12 @@ PERIODS_MAX = 64
 COMPUTED_MIN = 1 << 14
 """Computed terms that a view may have before it forgets those that it needs no more."""
 RETRY_MAX_S = 60.0
+PUT_OFF_S, PUT_OFF_MAX_S = 0.05, 2.0
+"""A view on a cluster is tried again after so long when another node did not answer, and at the most."""
+NO_SN = -1
+RECORD_S = 10.0
+"""A change of a view on a cluster waits so long until its record is carried out."""
+_OF_OTHER_NODES = (NodeUnavailable, CompactedError)
 
 
 class Due(NamedTuple):
@@ -137,18 +146,27 @@ class LiveView(MakesByPeriods):
         bindings. journal: None: the engine has no data folder, or only reads it; of: the record that registered the
         view; table: the digest of its first table of arguments. Called with the engine's lock held."""
         assert query.registration is not None
-        self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
+        self.name, self.source = query.registration.name, source._replace(bindings=None)
+        self._own: Snapshot | None = snapshot
+        """Held for it alone; None: it is quiet."""
+        self._quiet: QuietViews[LiveView] | None = None
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
         self.options, self._check_cycle = options, check_cycle
         self.journal, self.of, self.table = journal, of, table
+        self.begins_again = False
+        """It stood at another node before, or in an earlier life of this one: all readers begin with a reset."""
         self.is_recovered = False
-        """It was found in the data folder, and nobody has registered it since."""
+        """It was found in the data folder, or has moved to this node, and nobody has registered it since."""
+        self.number = 0
+        """Views move in the order of their numbers."""
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
         self.arguments = arguments
         self.made: Made | None = None
         self.given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
+        self._references: Int64Array = np.empty(0, np.int64)
+        """To the constants of the text, whose ids stay theirs."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
         self.view_readers = ViewReaders(core, self, journal)
@@ -174,6 +192,10 @@ class LiveView(MakesByPeriods):
         self._failed_at_sn: int | None = None
         self._failures = 0
         self._retry_at_s: float | None = None
+        self._put_off_count, self._waits_for = 0, ""
+        """How often a move in turn was put off by another node, and why it was last."""
+        self._has_begun = False
+        """The operators take the change of the move under way, or have taken it."""
         self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0, "resets_for_lag": 0}
         self._last_us = 0.0
 
@@ -182,6 +204,11 @@ class LiveView(MakesByPeriods):
         assert query.registration is not None
         registration = query.registration
         self.query = query
+        constants = constants_of(query)
+        references, registry = self._references, self._core.registry
+        ids, self._references = registry.reserve([term.text for term in constants])
+        registry.release(references)
+        self._known = self._core.reserved | dict(zip(constants, ids.tolist(), strict=True))
         self.every_ms = self.options.every_ms or registration.computed_every_ms
         output = self.source.output or (registration.output if registration.has_operator else None)
         self.output: Output | None = output
@@ -193,13 +220,22 @@ class LiveView(MakesByPeriods):
         core, stood, arguments = self._core, self.snapshot, self.arguments
         self._terms = terms_of(core)
         lifted = None if arguments is None else arguments.lifted
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=lifted, paths=core.paths)
+        self._reads = None if core.reach is None else DividedReads(core.reach)
+        evaluation = Evaluation(
+            self.query.dataset,
+            self._ids(),
+            self._terms,
+            Limits(),
+            lifted=lifted,
+            paths=core.paths,
+            graph_of=self._reads,
+        )
         query, stored = self.query if lifted is None else lifted.query, self._with_arguments(stood.stored)
         self._view = View(query, evaluation, stood.sn, stored, self.name, self._keeps)
         self._computed_max = COMPUTED_MIN
 
     def _ids(self) -> ConstantIds:
-        return ConstantIds(ids_of(self._core), self._core.reserved) if self.arguments is None else self.arguments.ids()
+        return ConstantIds(ids_of(self._core), self._known) if self.arguments is None else self.arguments.ids()
 
     def _with_arguments(self, stored: BatchSet, arguments: Arguments | None = None) -> BatchSet:
         """Return a stored graph as the operators read it. arguments: of the view; None: those at which it stands."""
@@ -210,7 +246,7 @@ class LiveView(MakesByPeriods):
     @property
     def begins_whole(self) -> bool:
         """Whether a new reader begins with a reset."""
-        return self.options.snapshot and self.output != "dstream"
+        return self.begins_again or (self.options.snapshot and self.output != "dstream")
 
     @property
     def terms(self) -> QueryTerms:
@@ -259,6 +295,15 @@ class LiveView(MakesByPeriods):
         return Step(f"view {self.name}", reads_of(self.query), Place("stream", self.makes))
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of its content, held."""
+        if self._own is not None:
+            return self._own
+        assert self._quiet is not None
+        assert self._quiet.snapshot is not None
+        return self._quiet.snapshot
+
+    @property
     def sn(self) -> int:
         """The SN of its content."""
         return self.snapshot.sn
@@ -267,6 +312,37 @@ class LiveView(MakesByPeriods):
     def position(self) -> Position:
         """The position of its content."""
         return Position(self.snapshot.sn, 0 if self.arguments is None else self.arguments.at.version)
+
+    # --- quiet: QuietViews calls these --------------------------------------------------------------------------------
+
+    @property
+    def may_be_quiet(self) -> bool:
+        """Whether nothing has it move but a change that concerns it."""
+        is_plain = self.every_ms is None and self.arguments is None and self.given is None
+        is_steady = not (self.is_closed or self.is_paused or self.is_moving or self.is_anew or self._stops)
+        return is_plain and is_steady and self._failed_at_sn is None and not self._view.takes_each
+
+    def keys(self) -> Iterator[Key]:
+        """Iterate over what triples concern it."""
+        return self._view.interests.keys()
+
+    def begin_quiet(self, quiet: QuietViews[LiveView]) -> None:
+        self._quiet, self._own = quiet, None
+        self._view.stored = EMPTY  # those of old snapshots are to be freed
+        self.log.follow(quiet)
+
+    def end_quiet(self, snapshot: Snapshot) -> None:
+        """Be awake, at a snapshot that is held for it."""
+        self.log.follow_no_more()
+        self._own, self._quiet = snapshot, None
+        self._view.sn, self._view.stored = snapshot.sn, snapshot.stored
+
+    def awake(self) -> None:
+        """Be awake before something else than a change of the stored graph has an effect."""
+        if self._quiet is not None:
+            self._quiet.give(self)
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -316,8 +392,13 @@ class LiveView(MakesByPeriods):
         if self.is_moving:
             return True
         if self._failed_at_sn is not None:
-            return self._may_begin_again(self._failed_at_sn, sn) and (self.retry_s or 0.0) <= 0
+            is_put_off = self._failed_at_sn == NO_SN
+            return is_put_off or (self._may_begin_again(self._failed_at_sn, sn) and (self.retry_s or 0.0) <= 0)
         return bool(self._periods or self._stops) or self.is_anew or (self.every_ms is None and self._has_moved_on(sn))
+
+    def is_due(self, sn: int) -> bool:
+        """Return whether it can move now, to be at an SN."""
+        return (self.retry_s or 0.0) <= 0 and self.is_behind(sn)
 
     @property
     def retry_s(self) -> float | None:
@@ -356,7 +437,7 @@ class LiveView(MakesByPeriods):
         log.warning("view %s: %s", self.name, self._lagged)
         newest = self._snapshots.newest()
         self._give_back()
-        self.snapshot = newest
+        self._own = newest
         self.is_anew = True
         self._void_move()
         self._counts["resets_for_lag"] += 1
@@ -371,7 +452,7 @@ class LiveView(MakesByPeriods):
                 self._limits.kill()
 
     def advance(
-        self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
+        self, to: Snapshot, change: Callable[[], Change | None], reader: DataTexts, time_ms: int | None
     ) -> None:
         """Move to a snapshot, which is held for the view, and report what has changed. Called by the thread that moves
         views, without the engine's lock. change: computes that of the graph; it returns None if that is not known."""
@@ -394,14 +475,16 @@ class LiveView(MakesByPeriods):
                     self.is_anew = True
                 elif is_done or self.is_closed:
                     self._snapshots.release(to)
+                elif error is not None and self._core.reach is not None and isinstance(error, _OF_OTHER_NODES):
+                    self._put_off(error, to)
                 elif error is not None:
                     self._fail(error, to)
                 else:
                     self._stand_at(to)
                     self._failed_at_sn, self._failures, self._retry_at_s = None, 0, None
+                    self._put_off_count, self._waits_for = 0, ""
                     self._report(report, is_reset=is_reset)
                     self._last_us = 1e6 * (time.monotonic() - began_s)
-                self._core.changed.notify_all()
 
     def _report(self, report: LoggedReport | None, *, is_reset: bool) -> None:
         if is_reset:
@@ -414,7 +497,7 @@ class LiveView(MakesByPeriods):
 
     def _stand_at(self, snapshot: Snapshot) -> None:
         """Take a snapshot, which is held for the view, in the place of the one before."""
-        before, self.snapshot = self.snapshot, snapshot
+        before, self._own = self.snapshot, snapshot
         self._snapshots.release(before)
         if self.arguments is not None and self._next_arguments is not None:
             self.arguments.stand_at(self._next_arguments)
@@ -433,32 +516,65 @@ class LiveView(MakesByPeriods):
         self.log.begin_again(self.position, error)
         log.warning("view %s: %s", self.name, error)
 
+    def _put_off(self, error: WukongsError, to: Snapshot) -> None:
+        """Go on later: another node did not answer, or has forgotten an SN. A view that had begun to move begins again
+        at the newest SN then, and so do its readers."""
+        self._snapshots.release(to)
+        self._put_off_count, self._waits_for = self._put_off_count + 1, str(error)
+        self._retry_at_s = time.monotonic() + min(PUT_OFF_MAX_S, PUT_OFF_S * 2 ** min(self._put_off_count, 10))
+        if self._has_begun or isinstance(error, CompactedError):
+            self.begin_anew()
+        log.info("view %s waits: %s", self.name, error)
+
+    def begin_anew(self) -> None:
+        """Begin again at the newest SN, as soon as it can be. Called with the engine's lock held."""
+        self.awake()
+        self.is_anew, self._failed_at_sn, self._failures = True, NO_SN, self._failures + 1
+        self._give_back_ahead()
+        self.log.begin_again(self.position)
+
     def _moved(
-        self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
+        self, to: Snapshot, change: Callable[[], Change | None], reader: DataTexts, time_ms: int | None
     ) -> LoggedReport | None:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
+        limits = self._limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
+        self._has_begun = False
+        try:
+            with within(limits):
+                return self._moved_within(limits, to, change, reader, time_ms)
+        finally:
+            if self._reads is not None:
+                self._reads.forget()
+
+    def _moved_within(
+        self,
+        limits: Limits,
+        to: Snapshot,
+        change: Callable[[], Change | None],
+        reader: DataTexts,
+        time_ms: int | None,
+    ) -> LoggedReport | None:
         view, arguments, after = self._view, self._next_arguments, self.position
         position = Position(to.sn, 0 if arguments is None else arguments.version)
-        limits = self._limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
-        with within(limits):
-            if self.is_anew:
-                self._build(to, limits, reader)
-                self.is_anew = False
-                return None
-            self._renew(limits, reader)
-            stored = self._with_arguments(to.stored, arguments)
-            known = self._whole_change(change, to, stored)
-            found = view.advance_anew(to.sn, stored) if known is None else view.advance(to.sn, known)
-            is_whole = self.output == "rstream"
-            shown = view.content() if is_whole else _shown(found, self.output)
-            report = LoggedReport(view.query, after, position, shown, self._terms, time_ms, is_whole)
-            if self.given is not None and self._is_stopping:
-                with self._core.lock:
-                    self.given.stop(found, self._terms, position)
-            elif self.given is not None and self.made is not None:
-                self._end_given(self.given, self.made, report, found)
-            if self._terms.computed_count > self._computed_max:
-                self._forget_terms(to, limits, reader)
+        if self.is_anew:
+            self._build(to, limits, reader)
+            self.is_anew = False
+            return None
+        self._renew(limits, reader)
+        stored = self._with_arguments(to.stored, arguments)
+        known = self._whole_change(change, to, stored)
+        self._has_begun = True
+        found = view.advance_anew(to.sn, stored) if known is None else view.advance(to.sn, known)
+        is_whole = self.output == "rstream"
+        shown = view.content() if is_whole else _shown(found, self.output)
+        report = LoggedReport(view.query, after, position, shown, self._terms, time_ms, is_whole)
+        if self.given is not None and self._is_stopping:
+            with self._core.lock:
+                self.given.stop(found, self._terms, position)
+        elif self.given is not None and self.made is not None:
+            self._end_given(self.given, self.made, report, found)
+        if self._terms.computed_count > self._computed_max:
+            self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
 
     def _whole_change(self, change: Callable[[], Change | None], to: Snapshot, stored: BatchSet) -> Change | None:
@@ -492,13 +608,15 @@ class LiveView(MakesByPeriods):
             else:
                 given.give(change, report.sn)
 
-    def _renew(self, limits: Limits, reader: TermReader) -> None:
+    def _renew(self, limits: Limits, reader: DataTexts) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
         self._terms = self._terms.renewed(reader)
         evaluation = self._view.evaluation
         evaluation.resolve, evaluation.terms, evaluation.limits = self._ids(), self._terms, limits
+        if self._reads is not None:
+            self._reads.begin(reader)
 
-    def _build(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
+    def _build(self, to: Snapshot, limits: Limits, reader: DataTexts) -> None:
         """Evaluate at a snapshot what the operators keep."""
         self._view.sn, self._view.stored = to.sn, self._with_arguments(to.stored, self._next_arguments)
         self._renew(limits, reader)
@@ -509,7 +627,7 @@ class LiveView(MakesByPeriods):
             with self._core.lock:
                 self.given.begin_again(content, self._terms, Position(to.sn))
 
-    def _forget_terms(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
+    def _forget_terms(self, to: Snapshot, limits: Limits, reader: DataTexts) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
         self._make_view()
         self._build(to, limits, reader)
@@ -570,10 +688,18 @@ class LiveView(MakesByPeriods):
                     rows, terms = view.content(), self._terms
                 else:
                     rows, terms = self._evaluated(view, snapshot, arguments, timeout_s)
-            except BaseException:
+            except BaseException as error:
                 if cursor is not None:
                     with self.log.changed:
                         cursor.begin_again()
+                if isinstance(error, CompactedError) and core.reach is not None:
+                    with core.lock:
+                        self.begin_anew()
+                        self._wake()
+                    forgotten = (
+                        f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
+                    )
+                    raise NodeUnavailable(forgotten) from error
                 raise
             finally:
                 with core.lock:
@@ -752,6 +878,11 @@ class LiveView(MakesByPeriods):
         row: terms by the names of columns, some or all of them (None: unbound), or all in order, as reports have them;
         of a CONSTRUCT, subject, predicate and object. Raises DataError (a term that is none; the content has no such
         row), SettingsError (no such column), StreamError (closed, paused), QueryTimeout, BudgetExceeded."""
+        if row is not None and self._core.reach is not None:
+            raise StreamError(
+                f"view {self.name}: why(row) is for engines of one process so far: Engine.why says of a triple of a "
+                "cluster what it rests on"
+            )
         if row is not None:
             return self._support(row)
         return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
@@ -762,6 +893,8 @@ class LiveView(MakesByPeriods):
             return f"view {self.name} is closed"
         if self.is_paused:
             return f"view {self.name} is paused at SN {self.sn}: resume() has it go on, with a reset"
+        if self._waits_for:
+            return f"view {self.name} stands at SN {self.sn}, and waits for other nodes: {self._waits_for}"
         if self._failed_at_sn is not None:
             return f"view {self.name} failed at SN {self._failed_at_sn}, and begins again with the next change"
         if self.is_anew:
@@ -820,6 +953,15 @@ class LiveView(MakesByPeriods):
         """Follow another text from now on, under the same name; the next report is a reset. Raises as
         Engine.register."""
         source = self.source._replace(text=text, base=base, output=output)
+        query = self._checked(source)
+        if (query_log := self._log_of_cluster()) is not None:
+            query_log.replace_query(self.name, text, base, output)
+            self._wait_until(lambda: self.source == source)
+        else:
+            self._follow(source, query)
+
+    def _checked(self, source: QuerySource) -> Query:
+        """Return another text, parsed. Raises as Engine.register."""
         query = parse_registered(source)
         if query.dataset.windows:
             raise StreamError(f"view {self.name}: the other text has a window: close the view, and register it")
@@ -831,12 +973,16 @@ class LiveView(MakesByPeriods):
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
         if self.makes is not None and not is_rule(query, source, self.options, (self.makes,)):
             check_period(self.name, self.options.every_ms or query.registration.computed_every_ms, self.every_ms)
+        return query
+
+    def _follow(self, source: QuerySource, query: Query) -> None:
         with self._turn, self._core.lock:
             self._check_is_open()
             self._check_is_restored()
             self._check_cycle(query, self.options)
+            self.awake()
             if self.journal is not None:
-                fields = {"text": text, "base": base, "output": output}
+                fields = {"text": source.text, "base": source.base, "output": source.output}
                 self.journal.change(self.of, "replace", **fields, given=self._written_given())
             if self.given is not None:
                 self.given.at = None
@@ -851,6 +997,13 @@ class LiveView(MakesByPeriods):
 
     def pause(self) -> None:
         """Stop moving, and hold no snapshot back, until resume()."""
+        if (query_log := self._log_of_cluster()) is not None:
+            query_log.pause_query(self.name, True)
+            self._wait_until(lambda: self.is_paused)
+        else:
+            self._pause()
+
+    def _pause(self) -> None:
         with self._turn, self._core.lock:
             self._check_is_open()
             if not self.is_paused:
@@ -867,12 +1020,19 @@ class LiveView(MakesByPeriods):
 
     def resume(self) -> None:
         """Move again after a pause: the next report is a reset."""
+        if (query_log := self._log_of_cluster()) is not None:
+            query_log.pause_query(self.name, False)
+            self._wait_until(lambda: not self.is_paused)
+        else:
+            self._resume()
+
+    def _resume(self) -> None:
         with self._turn, self._core.lock:
             self._check_is_open()
             if self.is_paused:
                 if self.journal is not None:
                     self.journal.change(self.of, "resume")
-                self.snapshot = self._snapshots.newest()
+                self._own = self._snapshots.newest()
                 if self.arguments is not None:
                     self._next_arguments = self.arguments.newest
                     self.arguments.stand_at(self._next_arguments)
@@ -880,6 +1040,30 @@ class LiveView(MakesByPeriods):
                 self.is_paused = self.log.is_paused = False
                 self.log.begin_again(self.position)
                 self._wake()
+
+    def alter(self, source: QuerySource, *, is_paused: bool) -> None:
+        """Be what the log of a cluster says. Called without the engine's lock. Raises as replace."""
+        if source != self.source:
+            self._follow(source, self._checked(source))
+        if is_paused != self.is_paused:
+            if is_paused:
+                self._pause()
+            else:
+                self._resume()
+
+    def _log_of_cluster(self) -> QueryLog | None:
+        """Return what decides on the changes of the view, None if that is this engine. Raises StreamError (closed)."""
+        query_log = self._core.query_log
+        if query_log is not None:
+            with self._core.lock:
+                self._check_is_open()
+        return query_log
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until the view is what a record of the log says, unless another record comes first."""
+        deadline_s = time.monotonic() + RECORD_S
+        while not (holds() or self.is_closed or time.monotonic() >= deadline_s):
+            time.sleep(0.005)
 
     def _wake(self) -> None:
         if self._core.observer is not None:
@@ -911,11 +1095,18 @@ class LiveView(MakesByPeriods):
                 if self.journal is not None:
                     self.journal.change(self.of, "close")
                     self.journal.forget(self.of)
+                if self._core.query_log is not None:
+                    self._core.query_log.close_query(self.name)
                 self._forget(self)
                 self.end()
                 if self.made is not None:
                     self.made.end()
                     self.made.producer = None
+
+    def leave(self) -> None:
+        """End here, as a record of the log of a cluster says. Called with the engine's lock held."""
+        self._forget(self)
+        self.end()
 
     def end(self) -> None:
         """End with the engine. It gives back what it holds."""
@@ -923,10 +1114,12 @@ class LiveView(MakesByPeriods):
             if not self.is_closed:
                 self._give_back()
                 self.is_closed = True
+                self._core.registry.release(self._references)
                 self.log.close()
 
     def _give_back(self) -> None:
         """Give back the snapshots that it holds."""
+        self.awake()
         self._give_back_ahead()
         if not self.is_paused:
             self._snapshots.release(self.snapshot)
@@ -967,6 +1160,11 @@ class LiveView(MakesByPeriods):
 
     def __repr__(self) -> str:
         return f"<LiveView {self.name}, SN {self.sn}>"
+
+
+def is_view(query: object) -> bool:
+    """Return whether a registered query is a live view, of this engine or of another node of the cluster."""
+    return isinstance(query, LiveView) or getattr(query, "is_view", False) is True
 
 
 def _columns(query: Query) -> tuple[str, ...]:

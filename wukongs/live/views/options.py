@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import NamedTuple
 
 from wukongs.csparql.algebra import Call, Query
 from wukongs.csparql.functions import OF_MOMENT
+from wukongs.csparql.places import excerpt, place
+from wukongs.csparql.tokens import tokenize_decoded
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
 from wukongs.live.query_group import bindings_table, check_arguments
@@ -46,19 +49,21 @@ def check_view(query: Query, source: QuerySource, options: ViewOptions) -> None:
     assert query.registration is not None
     registration, every_ms = query.registration, options.checked().every_ms
     if query.form == "describe":
-        raise _unsupported("DESCRIBE in a live view", "write the CONSTRUCT that you mean")
+        raise _unsupported(source, "DESCRIBE", "DESCRIBE in a live view", "write the CONSTRUCT that you mean")
     if registration.is_stream:
-        raise _unsupported("REGISTER STREAM without a window", "REGISTER QUERY reports triples, into= pushes them")
+        advice = "REGISTER QUERY reports triples, into= pushes them"
+        raise _unsupported(source, "STREAM", "REGISTER STREAM without a window", advice)
     if registration.report:
-        raise _unsupported("REPORT in a live view", "a view reports when its content has changed")
+        advice = "a view reports when its content has changed"
+        raise _unsupported(source, "REPORT", "REPORT in a live view", advice)
     if source.bindings is not None:
         check_arguments(query, bindings_table(source.bindings, is_filled=False).column_names)
     for part in parts_of(query.pattern):
         if isinstance(part, Call) and part.op in OF_MOMENT:
             advice = "its value would be another one at each evaluation; put it into a stored triple, and match that"
-            raise _unsupported(f"{part.op}() in a live view", advice)
+            raise _unsupported(source, part.op, f"{part.op}() in a live view", advice, is_called=True)
     if options.into is not None:
-        _check_into(query)
+        _check_into(query, source)
     if source.unread != "drop":
         raise SettingsError(f"unread = {source.unread!r}: a live view sums its unread reports, and drops none")
     if None not in (every_ms, registration.computed_every_ms) and every_ms != registration.computed_every_ms:
@@ -66,14 +71,16 @@ def check_view(query: Query, source: QuerySource, options: ViewOptions) -> None:
         raise SettingsError(f"every_ms = {every_ms}: the query itself says {said}: leave one of them out")
 
 
-def _check_into(query: Query) -> None:
+def _check_into(query: Query, source: QuerySource) -> None:
     """Check a query whose triples are put somewhere. Raises UnsupportedFeatureError."""
     assert query.registration is not None
     if query.form != "construct":
-        raise _unsupported(f"into= of {query.form.upper()}", "write a CONSTRUCT: its triples are put there")
+        form = query.form.upper()
+        raise _unsupported(source, form, f"into= of {form}", "write a CONSTRUCT: its triples are put there")
     if query.registration.has_operator:
         advice = "leave it out: a stored graph has what holds, a stream gets what was inserted"
-        raise _unsupported(f"{query.registration.output.upper()} beside into=", advice)
+        output = query.registration.output.upper()
+        raise _unsupported(source, output, f"{output} beside into=", advice)
 
 
 def is_rule(query: Query, source: QuerySource, options: ViewOptions, streams: Collection[str]) -> bool:
@@ -105,7 +112,7 @@ def is_rule(query: Query, source: QuerySource, options: ViewOptions, streams: Co
             raise SettingsError(f"{name} = {found!r}: a query into a stored graph is a rule, and reports nothing")
     if query.dataset.default_graphs or query.dataset.named_graphs:
         advice = "name the graphs in the pattern: GRAPH <iri> { ... }"
-        raise _unsupported("FROM in a query into a stored graph, which is a rule", advice)
+        raise _unsupported(source, "FROM", "FROM in a query into a stored graph, which is a rule", advice)
     return True
 
 
@@ -118,5 +125,12 @@ def check_period(name: str, every_ms: int | None, batch_ms: int | None) -> None:
         )
 
 
-def _unsupported(feature: str, advice: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(feature, 1, 1, advice)
+def _unsupported(
+    source: QuerySource, word: str, feature: str, advice: str, *, is_called: bool = False
+) -> UnsupportedFeatureError:
+    """Return the error about the first place of a word in a text. is_called: it stands before a parenthesis."""
+    text, tokens = tokenize_decoded(source.text)
+    found = (one for one, after in pairwise(tokens) if one.kind == word and (not is_called or after.kind == "("))
+    token = next(found, tokens[0])
+    underlined = excerpt(text, token.start, len(token.text))
+    return UnsupportedFeatureError(feature, *place(text, token.start), advice, excerpt=underlined)

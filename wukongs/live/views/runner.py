@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wukongs.csparql.algebra import Query
-from wukongs.errors import CompactedError, StreamError
+from wukongs.errors import CompactedError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments
 from wukongs.incremental.versions import Change
 from wukongs.live.callbacks import Callbacks
@@ -28,6 +28,7 @@ from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
 from wukongs.live.views.live_view import LiveView, Stop
 from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.quiet_views import QuietViews
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.views.view_journal import ViewJournal
@@ -35,9 +36,9 @@ from wukongs.live.views.view_log import Position
 from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
+from wukongs.query.terms.query_terms import DataTexts
 from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
-from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 
@@ -71,8 +72,13 @@ class Views:
         self._journal = None if folder is None else ViewJournal(core, folder.note_positions)
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
+        self._quiet = QuietViews[LiveView](self._snapshots)
+        self._changes: dict[tuple[int, int], Callable[[], Change | None]] = {}
+        """Those of one round, by their SNs. Used by the thread."""
         self._news = threading.Condition(core.lock)
         self._thread: threading.Thread | None = None
+        self._count = 0
+        """Views that were registered."""
         self._is_stopped = False
         self._is_by_wall = False
         """Periods end by wall time: no stream has closed anything yet."""
@@ -179,6 +185,9 @@ class Views:
             thread.start()  # raises if the process may have no more threads: the next call tries again
             self._thread = thread
         self._views[view.name] = view
+        self._count += 1
+        view.number = self._count
+        self._quiet.awake[view] = None
         core.observer = self
         self._is_by_wall = core.sealed_ms is None
         view.end_period(self._clock_ms(), None)
@@ -296,7 +305,8 @@ class Views:
 
     def _forget(self, view: LiveView) -> None:
         if self._views.get(view.name) is view:
-            del self._views[view.name]
+            view.awake()
+            del self._views[view.name], self._quiet.awake[view]
             if not self._views:
                 self._core.observer = None
             self._news.notify_all()
@@ -318,13 +328,21 @@ class Views:
         self._end_periods(time_ms, None if is_first else self._snapshots)
 
     def _end_periods(self, time_ms: int, snapshots: Snapshots | None) -> None:
-        for view in self._views.values():
+        for view in self._quiet.awake:
             if view.every_ms is not None:
                 view.end_period(time_ms, snapshots)
 
+    def _follows_wall(self, view: LiveView) -> bool:
+        """Return whether a view's periods end by wall time, as long as no stream has closed anything. Those of a view
+        that makes a stream do not if event time is still to begin: its stream would stand at wall time for good."""
+        if view.every_ms is None:
+            return False
+        states = self._core.streams.values()
+        return view.makes is None or all(state.is_made or state.is_ended for state in states)
+
     def next_period_ms(self) -> int | None:
         """Return the event time at which the next period of a view ends."""
-        return min((view.period_end_ms for view in self._views.values() if view.every_ms is not None), default=None)
+        return min((view.period_end_ms for view in self._quiet.awake if view.every_ms is not None), default=None)
 
     def _clock_ms(self) -> int:
         """Return the event time of the stored graph; without streams, that of the wall clock."""
@@ -335,10 +353,12 @@ class Views:
 
     def _run(self) -> None:
         try:
-            while (found := self._next_steps()) is not None:
-                steps, reader = found
+            while self._wait():
+                self._move_quiet()
+                steps, reader = self._next_steps()
                 for step in steps:
                     step.view.advance(step.to, step.change, reader, step.time_ms)
+                self._rest()
         except BaseException as error:
             with self._core.lock:
                 self._core.failure = error
@@ -347,52 +367,106 @@ class Views:
             for view in self.registered():
                 view.log.close()
 
-    def _next_steps(self) -> tuple[list[_Step], TermReader] | None:
-        """Wait until a view is behind. Return (a step for each that is, the texts of the stored terms).
-
-        None: the engine is closed."""
+    def _wait(self) -> bool:
+        """Wait until a view is behind; return False if the engine is closed."""
         core = self._core
         with core.lock:
             while not (self._is_stopped or core.is_closed or core.failure is not None):
-                if steps := self._steps():
-                    return steps, core.registry.snapshot_reader()
+                core.finish_tick()
+                if core.sealed_ms is None:
+                    for view in filter(self._follows_wall, self._quiet.awake):
+                        view.end_period(core.wall_ms(), self._snapshots)
+                if self._quiet.is_behind(core.sn) or any(view.is_due(core.sn) for view in self._quiet.awake):
+                    return True
                 self._news.wait(self._wait_s())
-            return None
+            return False
+
+    def _move_quiet(self) -> None:
+        """Move the quiet views to the newest snapshot; those that the change may concern are awake from now on, and
+        move by themselves."""
+        quiet = self._quiet
+        with self._core.lock:
+            before = quiet.snapshot
+            if before is None or not quiet.is_behind(self._core.sn):
+                return
+            to = self._snapshots.newest()
+            compute = self._change(self._snapshots.hold(before), to)
+        change = None
+        try:
+            change = compute()
+        except WukongsError as error:  # of another node; each view finds its own
+            log.debug("the change from SN %d to SN %d: %s", before.sn, to.sn, error)
+        finally:
+            with self._core.lock:
+                self._snapshots.release(before)
+        with self._core.lock:
+            for view in quiet.concerned(change):
+                quiet.give(view)
+            if quiet.snapshot is before:
+                quiet.move(to)
+            else:  # all are awake
+                self._snapshots.release(to)
+            self._core.changed.notify_all()
+
+    def _rest(self) -> None:
+        """End a round: views that are complete are quiet from now on."""
+        self._changes.clear()
+        with self._core.lock:
+            for view in [one for one in self._quiet.awake if one.may_be_quiet]:
+                self._quiet.take(view)
+            self._core.changed.notify_all()
 
     def _wait_s(self) -> float | None:
         """Return how long until a period of wall time ends, or a view that has failed is tried again."""
-        waits = [retry_s for view in self._views.values() if (retry_s := view.retry_s or 0.0) > 0]
-        if self._core.sealed_ms is None and (end_ms := self.next_period_ms()) is not None:
-            waits.append((end_ms - self._core.wall_ms()) / 1000)
+        waits = [retry_s for view in self._quiet.awake if (retry_s := view.retry_s or 0.0) > 0]
+        if self._core.sealed_ms is None:
+            ends_ms = [view.period_end_ms for view in self._quiet.awake if self._follows_wall(view)]
+            waits += [(end_ms - self._core.wall_ms()) / 1000 for end_ms in ends_ms]
         return max(0.0, min(waits)) if waits else None
 
-    def _steps(self) -> list[_Step]:
-        """Return a step for each view that is behind."""
+    def _next_steps(self) -> tuple[list[_Step], DataTexts]:
+        """Return (a step for each view that is awake and behind, the texts of the stored terms)."""
         core = self._core
-        core.finish_tick()
-        if core.sealed_ms is None:
-            self._end_periods(core.wall_ms(), self._snapshots)
-        steps, changes = list[_Step](), dict[tuple[int, int], Callable[[], Change | None]]()
-        for view in self._views.values():
-            due = view.due(core.sn)
-            if due is not None:
-                to = due.snapshot or self._snapshots.newest()
-                change = changes.get((view.sn, to.sn))
-                if change is None:
-                    change = changes[view.sn, to.sn] = self._change(view.snapshot, to)
-                steps.append(_Step(view, to, change, tick_of(to.sn) if due.time_ms is None else due.time_ms))
-                view.begin_move(to)
-        return steps
+        with core.lock:
+            steps = list[_Step]()
+            for view in sorted(self._quiet.awake, key=lambda view: view.number):
+                due = view.due(core.sn)
+                if due is not None:
+                    to = due.snapshot or self._snapshots.newest()
+                    change = self._change(view.snapshot, to)
+                    steps.append(_Step(view, to, change, tick_of(to.sn) if due.time_ms is None else due.time_ms))
+                    view.begin_move(to)
+            reader = core.registry.snapshot_reader()
+            return steps, reader if core.reach is None else core.reach.reader(reader)
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
-        """Return what computes the change between two snapshots, once, when it is asked for."""
-        entries = self._core.arrangement.trace.between(after.sn, to.sn)
-        known = list[Change]()
+        """Return what computes the change between two snapshots, once a round, when it is asked for."""
+        known = self._changes.get((after.sn, to.sn))
+        if known is None:
+            known = self._changes[after.sn, to.sn] = self._computed(after, to)
+        return known
+
+    def _computed(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
+        entries, reach = self._core.arrangement.trace.between(after.sn, to.sn), self._core.reach
+        known = list[Change | WukongsError | None]()
+
+        def found() -> Change | None:
+            if entries is None:
+                return None
+            if reach is None:
+                return Change.of(after.stored, to.stored, entries)
+            of_all = reach.changed(entries, after.sn, to.sn)
+            return None if of_all is None else Change.between(after.stored, to.stored, *of_all)
 
         def compute() -> Change | None:
-            if entries is not None and not known:
-                known.append(Change.of(after.stored, to.stored, entries))
-            return known[0] if known else None
+            if not known:
+                try:
+                    known.append(found())
+                except WukongsError as error:  # of another node
+                    known.append(error)
+            if isinstance(known[0], WukongsError):
+                raise known[0]
+            return known[0]
 
         return compute
 
@@ -416,7 +490,8 @@ class Views:
 
     def _behind(self, sn: int) -> list[str]:
         """Return the names of the views that have to move to be at an SN."""
-        return [view.name for view in self._views.values() if view.is_behind(sn)]
+        behind = [view.name for view in self._quiet.awake if view.is_behind(sn)]
+        return behind + self._quiet.names() if self._quiet.is_behind(sn) else behind
 
     def stop(self) -> None:
         """End the thread. Called without the lock."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wukongs.incremental.divided import Share
 from wukongs.live.core import Core
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.trace import Handle, Watcher
@@ -14,7 +15,7 @@ class Snapshot:
     """One version.
 
     sn: its number.
-    stored: the graph.
+    stored: the graph; on a cluster, the share of this node.
     users: how many hold it.
     sealed_count: triples and tombstones that were sealed up to it, by the trace's count.
     passed_at_s: when a newer version was sealed first, by the engine's clock; None: it is the newest."""
@@ -46,7 +47,8 @@ class Snapshots:
         found = self._held.get(sn)
         if found is None:
             handle = self._core.arrangement.open(sn, "live views", expires=False)
-            found = self._held[sn] = Snapshot(sn, handle.read(), 0, handle, self._trace.sealed_count)
+            stored = handle.read() if self._core.reach is None else Share.at(sn, handle.read())
+            found = self._held[sn] = Snapshot(sn, stored, 0, handle, self._trace.sealed_count)
             if self._watcher is None:
                 self._watcher = self._trace.watch(sn)
             self._watcher.sn = min(self._held)

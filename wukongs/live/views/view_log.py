@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
@@ -106,6 +106,17 @@ class ViewCursor:
         return [list(self.sn), sorted(map(list, self.handed | self.noted))]
 
 
+class Quiet(Protocol):
+    """Views that move together (quiet_views.py).
+
+    watched: the logs whose readers wait for progress."""
+
+    watched: set[ViewLog]
+
+    def position(self) -> Position:
+        """Return where they stand."""
+
+
 class ViewLog:
     """One log for each view; its lock is that of all unread results (`UnreadBudget`)."""
 
@@ -113,8 +124,11 @@ class ViewLog:
         """sn: the position at which the view begins."""
         self.budget = budget
         self.changed = threading.Condition(budget.lock)
-        self.sn = sn
-        """All reports up to it are there."""
+        self._sn = sn
+        self._quiet: Quiet | None = None
+        """The quiet views, of which its view is one."""
+        self._waiting_count = 0
+        """Readers that wait for progress."""
         self.is_closed = False
         self.is_paused = False
         """The view holds no snapshot: a reset has to wait."""
@@ -131,6 +145,12 @@ class ViewLog:
         """Called with the lock held when a cursor has moved."""
         budget.join(self)
 
+    @property
+    def sn(self) -> Position:
+        """All reports up to it are there."""
+        quiet = self._quiet
+        return self._sn if quiet is None else quiet.position()
+
     # --- the view's side ----------------------------------------------------------------------------------------------
 
     def put(self, report: LoggedReport | None, sn: Position) -> None:
@@ -139,7 +159,7 @@ class ViewLog:
             if report is not None and any(not one.needs_reset for one in self._cursors):
                 self._reports.append(report)
                 self._grow(report.size_bytes)
-            self.sn = sn
+            self._sn = sn
             if self.size_bytes > self._bytes_max:
                 self.drop_oldest()
             self.budget.make_room(self)
@@ -151,8 +171,35 @@ class ViewLog:
             for cursor in self._cursors:
                 cursor.begin_again()
                 cursor.error = error or cursor.error
-            self.sn = sn
+            self._sn = sn
             self._trim()
+            self._wake()
+
+    def follow(self, quiet: Quiet) -> None:
+        """Stand where quiet views do from now on."""
+        with self.changed:
+            self._quiet = quiet
+            self._watch()
+
+    def follow_no_more(self) -> None:
+        """Stand by itself, where the quiet views are now."""
+        with self.changed:
+            assert self._quiet is not None
+            self._sn = self._quiet.position()
+            self._quiet.watched.discard(self)
+            self._quiet = None
+
+    def _watch(self) -> None:
+        """Have readers that wait for progress hear of that of the quiet views. Called with the lock held."""
+        if self._quiet is not None:
+            if self._waiting_count or self._listeners:
+                self._quiet.watched.add(self)
+            else:
+                self._quiet.watched.discard(self)
+
+    def note_progress(self) -> None:
+        """Wake readers: the quiet views, of which its view is one, have moved."""
+        with self.changed:
             self._wake()
 
     def close(self) -> None:
@@ -289,21 +336,29 @@ class ViewLog:
     def wait(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool) -> bool:
         """Wait until a reader gets something; return False if it gets nothing: the time has passed, or the log is
         closed. Called with the lock held. deadline_s: time.monotonic()."""
-        while not self.has_more(cursor, progress=progress):
-            left = None if deadline_s is None else deadline_s - time.monotonic()
-            if self.is_closed or (left is not None and left <= 0):
-                return False
-            self.changed.wait(left)
-        return True
+        self._waiting_count += progress
+        self._watch()
+        try:
+            while not self.has_more(cursor, progress=progress):
+                left = None if deadline_s is None else deadline_s - time.monotonic()
+                if self.is_closed or (left is not None and left <= 0):
+                    return False
+                self.changed.wait(left)
+            return True
+        finally:
+            self._waiting_count -= progress
+            self._watch()
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Have a function called, with the lock held, when something was put."""
         with self.changed:
             self._listeners.add(listener)
+            self._watch()
 
     def unlisten(self, listener: Callable[[], None]) -> None:
         with self.changed:
             self._listeners.discard(listener)
+            self._watch()
 
     def _wake(self) -> None:
         self.changed.notify_all()

@@ -1,0 +1,148 @@
+"""Live views on a cluster whose nodes are killed while triples are inserted and deleted: what a reader has kept is the
+answer of the text asked once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.faults.test_cluster_processes import END_S, NODE, in_time, running
+from tests.processes import child
+
+P = "<http://ex/p>"
+VIEWS = {
+    "edges": f"SELECT ?s ?o WHERE {{ ?s {P} ?o }}",
+    "hops": f"SELECT ?a ?c WHERE {{ ?a {P} ?b . ?b {P} ?c }}",
+    "numbers": f"SELECT ?s (COUNT(*) AS ?n) WHERE {{ ?s {P} ?o }} GROUP BY ?s",
+    "ends": f"SELECT DISTINCT ?a ?c WHERE {{ ?a {P} ?b OPTIONAL {{ ?b {P} ?c }} }}",
+    "least": f"SELECT ?s ?o WHERE {{ ?s {P} ?o }} ORDER BY ?s ?o LIMIT 5",
+    "paths": f"SELECT ?c WHERE {{ <http://ex/n0> {P}+ ?c }}",
+}
+Row = tuple[str | None, ...]
+
+
+def rows_of(rows: Any) -> list[Row]:
+    return [tuple(None if term is None else repr(term) for term in row) for row in rows]
+
+
+class Reader:
+    """Keeps the sum of the reports of one view, in a thread; each is acknowledged by asking for the next one."""
+
+    def __init__(self, client: wukongs.RemoteEngine, name: str, group: str | None) -> None:
+        self.name, self.sum, self.sn, self.resets = name, Counter[Row](), -1, 0
+        self.faults: list[str] = []
+        self._view: Any = client.register(f"REGISTER QUERY {name} AS {VIEWS[name]}")
+        self._group, self._is_over = group, False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            try:
+                for report in self._view.results(timeout_s=0.5, group=self._group, progress=True):
+                    self._take(report)
+            except wukongs.WukongsError as error:
+                if not isinstance(error, wukongs.NodeUnavailable):
+                    self.faults.append(repr(error))
+                time.sleep(0.05)
+
+    def _take(self, report: Any) -> None:
+        if report.is_reset:
+            self.sum, self.resets = Counter(), self.resets + 1
+        elif report.snapshot <= self.sn:
+            return  # it had it before
+        elif report.after != self.sn:
+            self.faults.append(f"a change from {report.after} for a reader at {self.sn}")
+        for row, weight in zip(rows_of(row for row, _ in report.changes()), report.weights.tolist(), strict=True):
+            self.sum[row] += weight
+        self.sum = Counter({row: count for row, count in self.sum.items() if count})
+        if min(self.sum.values(), default=1) < 0:
+            self.faults.append(f"at SN {report.snapshot}: {self.sum}")
+        self.sn = report.snapshot
+
+    def end(self) -> None:
+        self._is_over = True
+        self._thread.join(END_S)
+
+
+class Writer:
+    """Inserts and deletes random triples, in a thread, until it is ended."""
+
+    def __init__(self, client: wukongs.RemoteEngine) -> None:
+        self._client, self._random, self._is_over = client, random.Random(5), False
+        self.count = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            node = self._random.randrange
+            some = (f"<http://ex/n{node(9)}> {P} <http://ex/n{node(9)}>" for _ in range(2))
+            word = self._random.choice(("INSERT", "INSERT", "DELETE"))
+            text = f"{word} DATA {{ {' . '.join(some)} }}"
+            in_time(lambda text=text: self._client.update(text))  # type: ignore[misc]
+            self.count += 1
+            time.sleep(0.01)
+
+    def wait_for(self, count: int) -> None:
+        wanted, deadline = self.count + count, time.monotonic() + END_S
+        while self.count < wanted:
+            assert time.monotonic() < deadline, self.count
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self._is_over = True
+        self._thread.join(END_S)
+
+
+@pytest.mark.slow
+def test_readers_of_views_keep_their_sums_right_while_nodes_are_killed(tmp_path: Path) -> None:
+    with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack:
+
+        def connect(*numbers: int) -> wukongs.RemoteEngine:
+            addresses = [nodes.clients[number] for number in numbers]
+            return stack.enter_context(wukongs.connect(addresses, silence_s=20))
+
+        def again(number: int) -> None:
+            nodes.processes[number].wait(END_S)
+            nodes.processes[number] = stack.enter_context(child([*NODE, nodes.file(number)]))
+            told = nodes.processes[number].stdout
+            assert told is not None
+            assert told.readline().strip() == nodes.clients[number]
+
+        client = connect(0, 1, 2)
+        readers = [Reader(connect(2, 0, 1), name, group) for name in VIEWS for group in (None, "readers")]
+        assert client.stats()["registered"].keys() == VIEWS.keys()
+        writer = Writer(connect(0, 1, 2))
+        writer.wait_for(50)
+        os.kill(nodes.processes[1].pid, signal.SIGKILL)  # it answers for a part of the triples
+        writer.wait_for(100)
+        again(1)
+        writer.wait_for(50)
+        assert {tuple(nodes) for nodes in client.stats()["registered"].values()} == {(2,)}
+        os.kill(nodes.processes[2].pid, signal.SIGKILL)  # the views stand there
+        writer.wait_for(100)
+        assert not any(2 in homes for homes in client.stats()["registered"].values()), "they have moved"
+        again(2)
+        writer.wait_for(50)
+        writer.end()
+        in_time(lambda: client.settle(END_S))
+        sn = int(client.stats()["sn"])
+        deadline = time.monotonic() + END_S
+        while any(reader.sn < sn for reader in readers) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for reader in readers:
+            reader.end()
+            assert not reader.faults, (reader.name, reader.faults)
+            assert reader.sum == Counter(rows_of(client.query(VIEWS[reader.name]))), (reader.name, reader.sn, sn)
+            assert reader.resets <= 3, "one at the beginning, one when the view has moved, one for a lost look-up"
