@@ -21,7 +21,8 @@ FROM_TABLES = 300_000
 """Queries of the mix that are registered from tables."""
 COMPILED = 3000
 """Queries of a call of compiled plans."""
-TEMPLATES = 2000
+SHARING = 2000
+"""Queries that share kernel calls or fire as one."""
 GROUP_BATCH = 1000
 """Tuples of a stream batch, a tenth of a window."""
 MIXED_GOAL = 4_000_000
@@ -45,7 +46,7 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
             bench_compiled(results, replay, windows, warm_up)
             bench_compiled_mix(results, replay, 30 if quick else COMPILED, 3 if quick else ROUNDS)
             bench_registration(results, replay, places)
-        bench_sharing(results, 30 if quick else TEMPLATES, 20 if quick else GROUP_BATCH, windows)
+        bench_sharing(results, 30 if quick else SHARING, 20 if quick else GROUP_BATCH, windows)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)
         return 1

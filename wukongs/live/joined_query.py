@@ -24,6 +24,8 @@ from wukongs.live.window_log import Cursor, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 
+_NO_COUNTS: Mapping[str, int] = dict.fromkeys(COUNTS, 0)
+
 
 class JoinedQuery:
     """It has the methods of ContinuousQuery, and is one again once it has left its group. All its methods may be called
@@ -63,7 +65,7 @@ class JoinedQuery:
         self._is_closed = False
         self._group: JoinedGroup | None = None
         self._alone: ContinuousQuery | None = None
-        self._counts = dict.fromkeys(COUNTS, 0)
+        self._counts: Mapping[str, int] = _NO_COUNTS
         """Those with which it has left its group."""
 
     @property
@@ -116,8 +118,10 @@ class JoinedQuery:
             if self._alone is not None:
                 return self._alone.stats()
             with self._core.unread.lock:
-                counts = self._counts if group is None else group.counts_of(self.windows.number)
-                told = {} if group is None else {"explored_together": counts["windows"], "queries": len(group.members)}
+                counts = dict(self._counts) if group is None else group.counts_of(self.windows.number)
+                told: dict[str, int] = (
+                    {} if group is None else {"explored_together": counts["windows"], "queries": len(group.members)}
+                )
                 if group is not None and not self.windows.is_read:
                     return group.stats() | counts | told | {"results_waiting": self.windows.waiting_count()}
                 readers, log = self.readers, self.log
