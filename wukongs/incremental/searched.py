@@ -105,7 +105,7 @@ class Searched:
         dataset, nullable = evaluation.dataset(change.after), is_nullable(self.node.path)
         excluded = [excluded_ids(link, dataset) for link in self.links]
         edges, ends = list[tuple[Int64Array, int]](), list[tuple[Int64Array, int]]()
-        for source in self.graphs.changed(change, evaluation.resolve):
+        for source in self.graphs.changed(change, evaluation):
             for name, predicate, pairs in _pairs_of(source, dataset.default_graph):
                 for link, without in zip(self.links, excluded, strict=True):
                     named = None if link.predicate is None else evaluation.resolve(link.predicate)
