@@ -10,7 +10,7 @@ import pytest
 
 import wukongs
 from wukongs.incremental.view import View
-from wukongs.live.views import live_view
+from wukongs.live.views import following_view
 
 EX = "PREFIX : <http://ex/> "
 MADE = "http://ex/made"
@@ -131,7 +131,7 @@ LABELS = "CONSTRUCT { ?x :label ?t } WHERE { ?x :p ?y BIND(CONCAT(STR(?y), '!') 
 
 def test_computed_terms_stay_the_same_triples(periods: Periods, monkeypatch: pytest.MonkeyPatch) -> None:
     """The view forgets its ids of computed terms now and then, and when it goes on after a pause."""
-    monkeypatch.setattr(live_view, "COMPUTED_MIN", 5)
+    monkeypatch.setattr(following_view, "COMPUTED_MIN", 5)
     periods.declare(into="http://ex/g")
     view = periods.register(LABELS)
     for number in range(1, 15):
@@ -151,7 +151,7 @@ def test_computed_terms_that_are_not_stored_are_not_pushed_again(
     hash_bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids of terms are hashes; of those that clash, they depend on what was computed before."""
-    monkeypatch.setattr(live_view, "COMPUTED_MIN", 5)
+    monkeypatch.setattr(following_view, "COMPUTED_MIN", 5)
     periods = Periods(hash_bits=hash_bits)
     periods.declare(timing=True, history_ms=0)
     view = periods.register(LABELS)
@@ -271,7 +271,7 @@ def test_pushes_are_the_differences_of_the_contents_at_the_ends_of_periods(
     """The oracle keeps the triples of the default graph, evaluates the text by loops at the end of each period, and
     knows nothing of pauses, other texts, errors and views that lag: none of them may lose or repeat a triple."""
     chance, names = random.Random(f"{is_signed} {seed}"), "abcd"
-    monkeypatch.setattr(live_view, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(following_view, "RETRY_MAX_S", 0.0)
     advance, is_failing = View.advance, [False]
 
     def fail(self: Any, *given: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from wukongs.incremental import cuts
-from wukongs.live.views import live_view
+from wukongs.live.views import following_view, live_view
 from wukongs.store import trace
 
 EX = "PREFIX : <http://ex/> "
@@ -448,7 +448,7 @@ def test_a_kept_content_is_not_evaluated_anew(engine: wukongs.Engine, monkeypatc
     def fail(*given: Any, **options: Any) -> Any:
         raise wukongs.QueryTimeout("evaluated")
 
-    monkeypatch.setattr(live_view, "answer", fail)
+    monkeypatch.setattr(following_view, "answer", fail)
     number = "^^<http://www.w3.org/2001/XMLSchema#integer>"
     expected = {("<b>", f'"2"{number}'): 1, ("<c>", f'"1"{number}'): 1}
     [first] = read(view)
@@ -508,7 +508,7 @@ def test_a_view_follows_another_text_from_a_reset_on(engine: wukongs.Engine) -> 
 def test_what_was_read_while_another_text_was_given_is_of_one_text(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view, evaluate = register(engine, PAIRS), live_view.answer
+    view, evaluate = register(engine, PAIRS), following_view.answer
 
     def replaced(*given: Any, **options: Any) -> Any:
         monkeypatch.undo()
@@ -516,7 +516,7 @@ def test_what_was_read_while_another_text_was_given_is_of_one_text(
         view.replace(EX + "REGISTER QUERY v AS SELECT ?x WHERE { ?x :p ?y }")
         return found
 
-    monkeypatch.setattr(live_view, "answer", replaced)
+    monkeypatch.setattr(following_view, "answer", replaced)
     before, after = read(view)
     assert (before.vars, rows(before), after.vars, len(after)) == (["x", "z"], {("<a>", "<c>"): 1}, ["x"], 2)
 
@@ -537,16 +537,16 @@ def test_a_closed_view_gives_all_back(engine: wukongs.Engine) -> None:
 def test_a_change_that_fails_is_told_and_followed_by_a_reset(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_view, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(following_view, "RETRY_MAX_S", 0.0)
     view = register(engine, "SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x")
     read(view)
-    advance = live_view.View.advance
+    advance = following_view.View.advance
 
     def fail(self: Any, *given: Any) -> Any:
         advance(self, *given)
         raise wukongs.BudgetExceeded("no room")
 
-    monkeypatch.setattr(live_view.View, "advance", fail)
+    monkeypatch.setattr(following_view.View, "advance", fail)
     update(engine, "INSERT DATA { :a :p :x }")
     monkeypatch.undo()
     with pytest.raises(wukongs.BudgetExceeded, match="no room"):
@@ -563,7 +563,7 @@ def test_a_change_that_fails_is_told_and_followed_by_a_reset(
 def test_computed_terms_that_nobody_needs_are_forgotten(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_view, "COMPUTED_MIN", 20)
+    monkeypatch.setattr(following_view, "COMPUTED_MIN", 20)
     view = register(
         engine, "SELECT ?t (COUNT(*) AS ?n) WHERE { ?x :p ?y BIND(CONCAT(STR(?y), 'x') AS ?t) } GROUP BY ?t"
     )
@@ -595,13 +595,13 @@ def test_a_change_of_more_triples_than_are_kept_compares_two_contents(
 ) -> None:
     monkeypatch.setattr(trace, "SEALED_ROWS_MAX", 2)
     view, anew = register(engine, text), list[int]()
-    right = live_view.View.advance_anew
+    right = following_view.View.advance_anew
 
     def compare(self: Any, sn: int, stored: Any) -> Any:
         anew.append(sn)
         return right(self, sn, stored)
 
-    monkeypatch.setattr(live_view.View, "advance_anew", compare)
+    monkeypatch.setattr(following_view.View, "advance_anew", compare)
     found = Counter[Row]()
     for change in (
         "INSERT DATA { :b :p :d . :d :p :e, :f . :g :p :a }",
@@ -621,13 +621,13 @@ def test_a_change_of_more_triples_than_are_kept_compares_two_contents(
 def test_an_update_does_not_wait_for_views(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     view, let_go = register(engine, PAIRS), threading.Event()
     engine.settle(30)
-    advance = live_view.View.advance
+    advance = following_view.View.advance
 
     def wait(self: Any, *given: Any) -> Any:
         let_go.wait(30)
         return advance(self, *given)
 
-    monkeypatch.setattr(live_view.View, "advance", wait)
+    monkeypatch.setattr(following_view.View, "advance", wait)
     sn = engine.update(EX + "INSERT DATA { :c :p :d }")
     assert len(engine.query(EX + PAIRS)) == 2
     assert view.sn < sn

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import wukongs
-from wukongs.live.views import live_view
+from wukongs.live.views import following_view
 from wukongs.store import trace
 
 EX = "PREFIX : <http://ex/> "
@@ -303,7 +303,7 @@ def test_a_change_that_is_not_known_has_the_arguments_of_both_ends(
 def test_a_view_that_has_failed_begins_again_when_arguments_change(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_view, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(following_view, "RETRY_MAX_S", 0.0)
     view = register(engine, PAIRS, "a")
     read(engine, view)
 
@@ -311,7 +311,7 @@ def test_a_view_that_has_failed_begins_again_when_arguments_change(
         raise wukongs.BudgetExceeded("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(live_view.View, "advance", fail)
+        patch.setattr(following_view.View, "advance", fail)
         view.bind(given("a"))
         engine.settle(30)
     with pytest.raises(wukongs.BudgetExceeded, match="no room"):
@@ -343,7 +343,7 @@ def test_arguments_are_read_beside_a_list_of_graphs(engine: wukongs.Engine) -> N
 def test_texts_of_arguments_outlive_the_terms_that_a_view_forgets(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_view, "COMPUTED_MIN", 0)
+    monkeypatch.setattr(following_view, "COMPUTED_MIN", 0)
     view = register(engine, "SELECT ?x (CONCAT(STR(?y), '!') AS ?z) WHERE { ?x :p ?y }", "a", snapshot=False)
     view.bind(given("only_here", "b"))
     assert rows(read(engine, view)[0]) == {(2, "b", "c!"): 1}

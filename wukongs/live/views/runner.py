@@ -27,8 +27,9 @@ from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import ids_of
 from wukongs.live.views.caller import OnReport
 from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
+from wukongs.live.views.following_view import Stop
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
-from wukongs.live.views.live_view import LiveView, Stop
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.quiet_views import QuietViews
 from wukongs.live.views.snapshots import Snapshot, Snapshots
