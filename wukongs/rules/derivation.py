@@ -8,7 +8,7 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ from wukongs.store.quads import Quads, hidden
 
 STEPS_MAX = 100_000
 """So many applications of rules are looked at for one answer."""
+FRONT_MAX = 1024
+"""Triples whose steps are looked for together."""
 SHOWN_MAX = 12
 """So many parts of an aggregate are shown."""
 Fact = tuple[int, int, int, int]
@@ -127,9 +129,10 @@ class Explanation:
         front = self._inferred([fact])
         while fact not in self._proven and front:
             met: dict[Fact, None] = {}
-            for one in front:
-                self._steps[one] = self._ways_to(one)
-                met |= dict.fromkeys(part for step in self._steps[one] for part in step.parts)
+            for start in range(0, len(front), FRONT_MAX):
+                found = self._ways_to(front[start : start + FRONT_MAX])
+                self._steps |= found
+                met |= dict.fromkeys(part for steps in found.values() for step in steps for part in step.parts)
             front = self._inferred([one for one in met if one not in self._steps and one not in self._proven])
             self._prove()
         return self._proven if fact in self._proven else None
@@ -159,36 +162,54 @@ class Explanation:
     def _held(self, facts: Sequence[Fact]) -> list[bool]:
         return list(self.read.holds(_quads(facts)))
 
-    def _ways_to(self, fact: Fact) -> list[_Step]:
-        found = []
+    def _ways_to(self, facts: Sequence[Fact]) -> dict[Fact, list[_Step]]:
+        """Return the steps that give each of some triples."""
+        found: dict[Fact, list[_Step]] = {fact: [] for fact in facts}
         for plan in self.plans:
-            seeds = plan.given_heads(_quads([fact]))
-            if seeds.length:
-                found += self._by(plan, fact, seeds)
+            if plan.rule.aggregation is None:
+                seeds = plan.given_heads(_quads(facts))
+                for table in self._solved(plan, seeds):
+                    heads = _facts(plan.instances(plan.rule.head, table))
+                    for head, parts in zip(heads, self._parts(plan, table), strict=True):
+                        if head in found:
+                            found[head].append(_Step(plan.rule.name, parts))
+                continue
+            for fact in facts:
+                seeds = plan.given_heads(_quads([fact]))
+                found[fact] += self._of_group(plan, fact, seeds) if seeds.length else []
         return found
 
-    def _by(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> list[_Step]:
-        rule, found, group = plan.rule, list[_Step](), None
-        if rule.aggregation is not None:
-            group = self._group(plan, fact, seeds)
-            if group is None:
-                return []
-            seeds = operators.project(group, plan.keys)
+    def _solved(self, plan: RulePlan, seeds: BindingTable) -> Iterator[BindingTable]:
+        """Yield the solutions of a body that agree with some seeds. Raises BudgetExceeded."""
+        if not seeds.length:
+            return
         for table in self.reader.solve(plan.body, self.read, seeds):
-            table = table.take(np.flatnonzero(_is_fact(plan, table, fact) if group is None else _is_of(table, group)))
             self._step_count += table.length
             if self._step_count > STEPS_MAX:
                 raise BudgetExceeded(
                     f"more than {STEPS_MAX} applications of rules lead to this triple: ask for a part of it"
                 )
-            parts = [_matches(plan, pattern, marker, table) for pattern, marker in plan.matched]
-            for at in range(table.length):
-                facts = (part[at] for part in parts)
-                found.append(_Step(rule.name, tuple(fact for fact in facts if fact is not None)))
-        if rule.aggregation is None or not found:
-            return found
-        together = tuple(dict.fromkeys(part for step in found for part in step.parts))
-        return [_Step(rule.name, together[:SHOWN_MAX], max(0, len(together) - SHOWN_MAX))]
+            yield table
+
+    @staticmethod
+    def _parts(plan: RulePlan, table: BindingTable) -> Iterator[tuple[Fact, ...]]:
+        """Yield the triples that the body has matched in each row."""
+        columns = [_matches(plan, pattern, marker, table) for pattern, marker in plan.matched]
+        for at in range(table.length):
+            yield tuple(fact for column in columns if (fact := column[at]) is not None)
+
+    def _of_group(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> list[_Step]:
+        """Return the step of an aggregation that gives a triple."""
+        group = self._group(plan, fact, seeds)
+        if group is None:
+            return []
+        together, has_solutions = dict[Fact, None](), False
+        for table in self._solved(plan, operators.project(group, plan.keys)):
+            for parts in self._parts(plan, table.take(np.flatnonzero(_is_of(table, group)))):
+                together.update(dict.fromkeys(parts))
+                has_solutions = True
+        shown_parts = tuple(together)[:SHOWN_MAX]
+        return [_Step(plan.rule.name, shown_parts, len(together) - len(shown_parts))] if has_solutions else []
 
     def _group(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> BindingTable | None:
         """Return the keys of a group of an aggregation that gives a fact, as one row. One is enough: what it counts is
