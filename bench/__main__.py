@@ -33,6 +33,7 @@ PARTS = (
     "attacks",
     "views",
     "views-dataflow",
+    "views-many",
     "views-tpch",
 )
 
@@ -175,6 +176,10 @@ def run(
         from wukongs.bench.views.beside_dataflow import main as run_dataflow
 
         return run_dataflow(report, quick, only)
+    if name == "views-many":
+        from wukongs.bench.views.many import main as run_many
+
+        return run_many(report, quick)
     if name == "views-tpch":
         from wukongs.bench.views.tpch.run import main as run_tpch
 
