@@ -66,9 +66,12 @@ def main(report: Path | None = None, quick: bool = False) -> int:
 
 
 def _lines(size: Size, rng: random.Random) -> bytes:
+    """Make triples of the nodes that views begin with (n) and of others (m), all with others as objects: so a change of
+    the first ones concerns the views that begin there alone."""
     nodes = size.views // SHAPES
     return "".join(
-        f"<{EX}n{rng.randrange(10 * nodes)}> <{EX}p{rng.randrange(SHAPES)}> <{EX}n{rng.randrange(10 * nodes)}> .\n"
+        f"<{EX}{rng.choice('nm')}{rng.randrange(10 * nodes)}> <{EX}p{rng.randrange(SHAPES)}> "
+        f"<{EX}m{rng.randrange(10 * nodes)}> .\n"
         for _ in range(size.triples)
     ).encode()
 
