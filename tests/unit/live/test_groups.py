@@ -9,6 +9,7 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
+from tests.fuzz import first_and_slow
 from tests.scenarios.test_groups import FRIENDS, begin, posted, push, register, windows
 from wukongs.live import joined_queries
 
@@ -69,7 +70,7 @@ def test_a_query_that_is_paused_by_another_keeps_nothing_in_the_log(tmp_path: Pa
 
 
 @pytest.mark.parametrize("output", ["QUERY", "ISTREAM", "DSTREAM"])
-@pytest.mark.parametrize("node_count", [2, 3])
+@pytest.mark.parametrize("node_count", first_and_slow([2, 3]))
 def test_a_group_asks_other_nodes_as_one_query_does(node_count: int, output: str) -> None:
     """The first query of a shape stays alone, so there are two that ask."""
     with cluster(node_count) as nodes:

@@ -461,7 +461,7 @@ def test_a_kept_content_is_not_evaluated_anew(engine: wukongs.Engine, monkeypatc
 
 
 def test_a_content_has_a_timeout_of_its_own(engine: wukongs.Engine) -> None:
-    triples = " ".join(f":n{number} :p :o ." for number in range(3000))
+    triples = " ".join(f":n{number} :p :o ." for number in range(1200))
     update(engine, f"INSERT DATA {{ {triples} }}")
     view = register(
         engine, "SELECT (COUNT(*) AS ?n) WHERE { ?a :p ?x . ?b :p ?y FILTER (STR(?a) < STR(?b)) }", keep=False

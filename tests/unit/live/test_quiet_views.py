@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import wukongs
+from tests.fuzz import first_and_slow
 from wukongs.incremental.view import View
 from wukongs.live.views.live_view import LiveView
 
@@ -185,7 +186,7 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_and_slow(range(4)))
 def test_random_views_are_right_at_each_sn(engine: wukongs.Engine, seed: int) -> None:
     """The sum of the reports is what the text says, of views that are quiet for most of the time."""
     rng = random.Random(seed)
