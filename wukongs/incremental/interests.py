@@ -36,7 +36,7 @@ class _Interest(NamedTuple):
 
 
 class Interests:
-    """The interests of the patterns of a part. Called with a change, they tell whether the part may have changed: a
+    """The interests of the patterns of a part. Called with a change, they return whether the part may have changed: a
     triple has, in a graph that it reads, with the predicate and a constant end of a pattern there."""
 
     def __init__(self, part: object, evaluation: Evaluation) -> None:
@@ -92,7 +92,7 @@ def _may_have(change: Change, key: Key) -> bool:
     may be."""
     if key.end is None or change.count > TRIPLES_MAX:
         return True
-    subjects, predicates, objects = change.triples
+    _, subjects, predicates, objects = change.quads
     found = (subjects if key.end == "subject" else objects) == key.term
     if key.predicate is not None:
         found &= predicates == key.predicate

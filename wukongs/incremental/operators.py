@@ -288,7 +288,7 @@ class Existing:
         return _applied(self.node, self._above, rows, self.evaluation, stored)
 
     def _flagged(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        """Do the same as the filter where it is a flag: explore its pattern from the rows themselves."""
+        """Apply the filter where it is a flag: explore its pattern from the rows themselves."""
         assert isinstance(self.node, Filter), self.node
         assert isinstance(self.node.condition, Exists), self.node
         exists, evaluation = self.node.condition, self.evaluation

@@ -120,12 +120,9 @@ class Change:
         return len(self.inserted) + len(self.deleted)
 
     @property
-    def triples(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Subjects, predicates and objects of what was inserted and of what was deleted, in whatever graph. Found once
-        for all views."""
-        _, *columns = self.known("triples", lambda: joined([batch.triples() for batch in self.batches]))
-        subjects, predicates, objects = columns
-        return subjects, predicates, objects
+    def quads(self) -> Quads:
+        """All that was inserted and all that was deleted. Found once for all views."""
+        return self.known("quads", lambda: joined([batch.triples() for batch in self.batches]))
 
     def united(
         self, members: tuple[Member, ...], holds: Callable[[BatchSet, Quads], BoolArray]
@@ -138,8 +135,7 @@ class Change:
         found = self._united.get(members)
         if found is None:
             graphs = [graph for member in members for graph in member.graphs]
-            changed = [taken(quads, np.isin(quads[0], graphs)) for quads in (one.triples() for one in self.batches)]
-            _, *columns = joined(changed)
+            _, *columns = taken(self.quads, np.isin(self.quads[0], graphs))
             quads = build_batch(np.full(len(columns[0]), WINDOW_GRAPH), *columns).triples()
             was, now = (
                 np.logical_or.reduce([member.held(partial(holds, read), *quads[1:]) for member in members])

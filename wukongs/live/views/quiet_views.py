@@ -126,7 +126,7 @@ class QuietViews(Generic[V]):
 def _keys_of(change: Change) -> Iterable[Key]:
     """Return the keys of all triples that were inserted or deleted."""
     found = {Key(None): None}
-    for subject, predicate, object_ in zip(*(column.tolist() for column in change.triples), strict=True):
+    for subject, predicate, object_ in zip(*(column.tolist() for column in change.quads[1:]), strict=True):
         for of in (None, predicate):
             found[Key(of)] = found[Key(of, "subject", subject)] = found[Key(of, "object", object_)] = None
     return found
