@@ -37,7 +37,7 @@ def closing_here(node: Node, store: NodeStore) -> bool:
 
 
 def is_left_here(store: NodeStore, name: str, source: QuerySource, view: ViewOptions | None = None) -> bool:
-    """Tell whether a query with this source (and, of a live view, these options) was left by another node, runs here,
+    """Return whether a query with this source (and, of a live view, these options) was left by another node, runs here,
     and is nobody's yet."""
     here = store.query(name)
     of_view = here.options if isinstance(here, LiveView) else None

@@ -42,7 +42,6 @@ from wukongs.live.core import NOT_YET_MS, Core, columns_of
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.joined_query import JoinedQuery
-from wukongs.live.query_constants import constants_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.live.views.live_view import LiveView
@@ -667,18 +666,12 @@ class NodeRecords:
         query = registration.parsed()
         if query.registration is None or query.registration.name != name or registration.view is None:
             raise DataError(f"view {name}: its text registers another name")
-        self._keep_constants(query)
         view = self._views.register(query, registration.source, registration.view, None)
         if name not in self.new_views:  # its readers may have had reports of another node, or of another life
             view.begins_again = view.is_recovered = True
             view.log.begin_again(view.position)
         if registration.is_paused:
             view.begin_paused()
-
-    def _keep_constants(self, query: Query) -> None:
-        """Know the terms of a view for ever: else other nodes are asked for them at each change. The cluster has agreed
-        on their ids before the record."""
-        self._terms.keep_all([term.text for term in constants_of(query)])
 
     def begin_views(self) -> None:
         """Begin the views that records have sent here so far, and from now on each when its record is carried out."""
@@ -689,15 +682,13 @@ class NodeRecords:
                 self._try(found.index, partial(self._run_view, name, self._registered.get(name, found)))
 
     def _alter_view(self, name: str, view: LiveView) -> None:
-        """Let a view be what the newest record says. In a thread of its own: the view may move meanwhile."""
+        """Change a view to what the newest record says. In a thread of its own: the view may move meanwhile."""
         with self._core.lock:
             found = self.homes.get(name)
         if found is None or view.is_closed:
             return
         try:
             registration = read_registration(found[0].payload, name)
-            with self._core.lock:
-                self._keep_constants(registration.parsed())
             view.alter(registration.source, is_paused=registration.is_paused)
         except WukongsError as error:
             log.error("view %s: %s", name, error)

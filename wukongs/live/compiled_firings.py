@@ -14,7 +14,7 @@ from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
 
 log = logging.getLogger("wukongs")
 FIRINGS_MAX = 100
-"""So many are picked under one hold of the engine's lock, and run by one call."""
+"""The firings that are picked under one hold of the engine's lock, and run by one call, at most."""
 KEPT_MAX = 1000
 """So many sets of queries are kept ready; with one more all are forgotten."""
 

@@ -113,7 +113,7 @@ class JoinedWindows:
         self._blocks = None
 
     def close(self) -> None:
-        """Let readers end once they have read what is there."""
+        """End the log: readers end once they have read what is there."""
         self._is_closed = True
         if self._readers is not None:
             self.draw()

@@ -1,4 +1,4 @@
-"""Queries that differ in constants, or in what stands above their patterns: each goes on by itself."""
+"""Queries that differ in constants, or in what stands above their patterns: each has rows of its own."""
 
 from __future__ import annotations
 

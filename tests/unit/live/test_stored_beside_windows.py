@@ -41,7 +41,7 @@ class Life:
         self.labels[sensor] = text
 
     def tick(self) -> None:
-        """Let five tuples arrive, and compare the window."""
+        """Push five tuples, and compare the window."""
         at_ms, self.ends_ms = self.ends_ms + 50, self.ends_ms + 100
         rows = [(at_ms * 100 + number, (at_ms + number) % 7) for number in range(5)]
         self.stream.push([(f"<{EX}o{one}>", f"<{EX}p>", f"<{EX}n{sensor}>", at_ms) for one, sensor in rows])

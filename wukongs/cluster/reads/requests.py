@@ -25,7 +25,7 @@ RUN, NODES, GRAPHS, TRIPLES = "read.run", "read.nodes", "read.graphs", "read.tri
 TEXTS, RESOLVE, CHANGED = "read.texts", "read.resolve", "read.changed"
 Read = TypeVar("Read")
 CHANGED_MAX = 1 << 20
-"""A node gives no longer change than so many triples and tombstones."""
+"""The triples and tombstones of a change that a node gives, at most."""
 ROWS_PER_ANSWER = 1 << 20
 """A longer answer comes in so many rows at a time."""
 STEPS_MAX = 64
