@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.argument_tables import Arguments, given_arguments, told_arguments
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.core import QueryLog
 from wukongs.live.query_source import QuerySource
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import given_terms
+from wukongs.store.dtypes import Int64Array
 from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
-_METHODS = ("explain", "stats", "why", "warnings", "close")
-_OPTIONS = {"explain": ("analyze",), "why": ("row",)}
+_ARGUMENTS = ("bind", "unbind")
+_METHODS = ("explain", "stats", "why", "warnings", "close", *_ARGUMENTS)
+_OPTIONS = {"explain": ("analyze",), "why": ("row",), **dict.fromkeys(_ARGUMENTS, ("table", "numbers"))}
 ASK_S, FOLLOW_S = 60.0, 2.0
 
 
@@ -114,6 +120,19 @@ class DistantQuery:
             while time.monotonic() < deadline_s and self._call("stats")["is_paused"] is not is_paused:
                 time.sleep(0.01)
 
+    def bind(self, arguments: Arguments) -> Int64Array:
+        """See LiveView.bind. Raises StreamError, too (a query with windows)."""
+        return self._change_arguments("bind", arguments)
+
+    def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
+        """See LiveView.unbind. Raises as bind."""
+        return self._change_arguments("unbind", arguments)
+
+    def _change_arguments(self, method: str, arguments: Any) -> Int64Array:
+        if not self.is_view:
+            raise StreamError(f"{method}: query {self.name} has windows: register it anew with other bindings")
+        return np.array(self._call(method, **told_arguments(arguments, method)), np.int64)
+
     def close(self) -> None:
         if not self.is_closed:
             self._call("close")
@@ -143,6 +162,10 @@ def query_handler(query_of: Callable[[str], RegisteredQuery | None]) -> Callable
         query = query_of(name)
         if query is None:
             raise StreamError(f"query {name} does not run here: it was closed, or has moved")
-        return Packet(OF_QUERY, {"value": getattr(query, str(method))(**options)})
+        if method not in _ARGUMENTS:
+            return Packet(OF_QUERY, {"value": getattr(query, str(method))(**options)})
+        if not isinstance(query, LiveView):
+            raise StreamError(f"{method}: query {name} has windows")
+        return Packet(OF_QUERY, {"value": getattr(query, str(method))(given_arguments(options, method)).tolist()})
 
     return answer

@@ -45,7 +45,9 @@ from wukongs.live.joined_query import JoinedQuery
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.logged_arguments import LoggedArguments, change_of
 from wukongs.live.views.runner import Views
+from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.window_log import OWN, Come
 from wukongs.live.windows import reads_stored
 from wukongs.protocol.records import (
@@ -163,23 +165,25 @@ def _dropped_name(state: StreamState) -> str:
 @dataclass(frozen=True, slots=True)
 class RecordedQuery:
     """A query that some node runs, by its record. streams: their keys; altered_ms: of the last change of its text, or
-    the end of a pause; groups: of its readers that have a name."""
+    the end of a pause; groups: of its readers that have a name; bound: the changes of its arguments."""
 
     index: int
     streams: tuple[str, ...]
     payload: str
     altered_ms: int | None = None
     groups: tuple[str, ...] = ()
+    bound: tuple[str, ...] = ()
 
     @staticmethod
     def of(told: Sequence[Any]) -> RecordedQuery:
         """Return what `told` has given."""
-        index, streams, payload, altered_ms, groups = told
-        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups))
+        index, streams, payload, altered_ms, groups, *bound = told
+        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups), tuple(*bound))
 
     def told(self) -> list[Any]:
         """Return it as JSON."""
-        return [self.index, self.streams, self.payload, self.altered_ms, self.groups]
+        bound = [self.bound] if self.bound else []  # earlier releases have no arguments
+        return [self.index, self.streams, self.payload, self.altered_ms, self.groups, *bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +338,15 @@ class NodeRecords:
                 return self._run_on(name, nodes, is_new=True)
             case MoveQuery(query=name, nodes=nodes, come=come) if name in self._registered:
                 return self._run_on(name, nodes, is_new=False, come=come)
+            case AlterQuery(query=name, payload="") if name in self._registered:
+                before = self._registered[name]
+                self._registered[name] = replace(before, bound=(*before.bound, record.bound))
+                return partial(self._change_arguments, name, self._registered[name]), _ready
             case AlterQuery(query=name, streams=streams, payload=payload) if name in self._registered:
+                before = self._registered[name]
+                bound = (record.bound,) if record.bound else before.bound
                 self._registered[name] = replace(
-                    self._registered[name], streams=streams, payload=payload, altered_ms=ms_of(sn.tick)
+                    before, streams=streams, payload=payload, altered_ms=ms_of(sn.tick), bound=bound
                 )
                 return self._alter_on_home(name, self._registered[name])
             case DropQuery(query=name):
@@ -666,7 +676,10 @@ class NodeRecords:
         query = registration.parsed()
         if query.registration is None or query.registration.name != name or registration.view is None:
             raise DataError(f"view {name}: its text registers another name")
-        view = self._views.register(query, registration.source, registration.view, None)
+        bindings, own = registration.source.bindings, None
+        if bindings is not None:
+            own = ViewArguments.of_log(self._core, query, LoggedArguments.of(bindings, found.bound))
+        view = self._views.register(query, registration.source, registration.view, None, own)
         if name not in self.new_views:  # its readers may have had reports of another node, or of another life
             view.begins_again = view.is_recovered = True
             view.log.begin_again(view.position)
@@ -679,7 +692,16 @@ class NodeRecords:
         noted, self._noted_views = self._noted_views, {}
         for name, found in noted.items():
             if self._me in self.homes.get(name, (found, ()))[1]:
-                self._try(found.index, partial(self._run_view, name, self._registered.get(name, found)))
+                self._try(found.index, partial(self._run_view, name, self.homes.get(name, (found, ()))[0]))
+
+    def _change_arguments(self, name: str, found: RecordedQuery) -> None:
+        """Bind or unbind what the last change of a view's arguments says, at the node where it stands."""
+        _, nodes = self.homes.get(name, (found, ()))
+        if nodes:
+            self.homes[name] = found, nodes
+        view, change = self._views.get(name), change_of(found.bound[-1])
+        if view is not None and change is not None:
+            view.take_arguments(*change)
 
     def _alter_view(self, name: str, view: LiveView) -> None:
         """Change a view to what the newest record says. In a thread of its own: the view may move meanwhile."""

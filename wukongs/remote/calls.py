@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.live.argument_tables import text_table
+from wukongs.live.argument_tables import given_arguments, text_table
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.engine_like import EngineLike
@@ -579,12 +579,10 @@ class Calls:
         return _sent(session, view.content(args.get("at"), timeout_s=args.get("timeout_s")))
 
     def _bind(self, session: Session, args: Args) -> Packet:
-        return _value(_view_of(session, args).bind(text_table(args["table"], "bind")).tolist())
+        return _value(_view_of(session, args).bind(given_arguments(args, "bind")).tolist())
 
     def _unbind(self, session: Session, args: Args) -> Packet:
-        table = args.get("table")
-        unbound = args.get("numbers", []) if table is None else text_table(table, "unbind")
-        return _value(_view_of(session, args).unbind(unbound).tolist())
+        return _value(_view_of(session, args).unbind(given_arguments(args, "unbind")).tolist())
 
     def _taken_before(self, args: Args, *, is_owner: bool) -> Callable[[int], bool]:
         """Return a function that tells, by a window's end, whether the client had the window in an earlier session."""

@@ -18,15 +18,14 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.tokens import check_text
-from wukongs.errors import DataError, GapError, NodeUnavailable, SettingsError, WukongsError
-from wukongs.live.argument_tables import Arguments, argument_table, table_text
+from wukongs.errors import DataError, GapError, NodeUnavailable, WukongsError
+from wukongs.live.argument_tables import Arguments, told_arguments
 from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.names import given_terms
-from wukongs.query.terms.python_terms import is_table as is_arrow
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, answer_limit, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
@@ -374,27 +373,11 @@ class RemoteView(RemoteReader[ViewReport]):
 
     def bind(self, arguments: Arguments) -> Int64Array:
         """See LiveView.bind."""
-        return self._numbers("bind", arguments)
+        return np.array(self.call("bind", is_write=True, **told_arguments(arguments, "bind")), np.int64)
 
     def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
         """See LiveView.unbind."""
-        return self._numbers("unbind", arguments)
-
-    def _numbers(self, method: str, arguments: Any) -> Int64Array:
-        rows = [*arguments] if isinstance(arguments, Sequence) else []
-        if method == "bind" and isinstance(arguments, Sequence) and not rows:
-            return np.empty(0, np.int64)
-        is_table = method == "bind" or is_arrow(arguments) or any(isinstance(one, Mapping) for one in rows)
-        if is_table:
-            args: dict[str, Any] = {"table": table_text(argument_table(arguments, method))}
-        else:
-            numbers = np.atleast_1d(np.asarray(rows or arguments))
-            if numbers.ndim > 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
-                raise SettingsError(
-                    f"unbind: expected numbers of arguments, or a table as for bind, found {arguments!r}"
-                )
-            args = {"numbers": [int(one) for one in numbers]}
-        return np.array(self.call(method, is_write=True, **args), np.int64)
+        return np.array(self.call("unbind", is_write=True, **told_arguments(arguments, "unbind")), np.int64)
 
     @overload
     def why(self, row: None = None) -> str: ...

@@ -23,6 +23,7 @@ from wukongs.live.argument_tables import argument_table, known_ids, text_table
 from wukongs.live.core import Core
 from wukongs.live.query_group import bindings_table
 from wukongs.live.reading import ids_of, terms_of
+from wukongs.live.views.logged_arguments import LoggedArguments
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, within
 from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows, BoundQuery
@@ -45,7 +46,8 @@ Numbers: TypeAlias = "Collection[int] | np.ndarray[Any, Any] | int"
 
 
 class ViewArguments:
-    """Called with the engine's lock held, but for `checked`, `rows`, `wanted`, `change_to` and `one`.
+    """Called with the engine's lock held, but for `checked`, `rows`, `wanted`, `table`, `change_to` and
+    `one`.
 
     names: the columns of each table.
     lifted: the query with their patterns.
@@ -68,6 +70,15 @@ class ViewArguments:
         found.stand_at(found.newest)
         return found
 
+    @staticmethod
+    def of_log(core: Core, query: Query, logged: LoggedArguments) -> ViewArguments:
+        """Return the arguments of a view as the log of a cluster has them."""
+        found = ViewArguments(core, query, logged.table.column_names)
+        terms = found.rows(logged.table)
+        rows = BindingTable(found.newest.variables, (integer_ids(logged.numbers), *terms.columns), terms.length)
+        found.restore(Arguments.restored(rows, logged.version, logged.next_number), ())
+        return found
+
     def state(self) -> tuple[Arguments, list[tuple[int, ZSet]]]:
         """Return what was bound where the view stands, and what each later version has changed."""
         return self.at, [*self._changes]
@@ -80,13 +91,17 @@ class ViewArguments:
         for version, what, arguments in bound:
             if version <= at.version:
                 continue
-            if what == "bind":
-                self.bind(self.rows(text_table(arguments, "bindings")))
-            else:
-                self.unbind(self.unbinding(self._numbers(arguments)))
+            self.take(what, arguments)
             assert self.newest.version == version, (self.newest.version, version)
             versions[version] = self.newest
         return versions
+
+    def take(self, what: str, arguments: Any) -> None:
+        """Take a change that a log has: what is bound (a table as text) or unbound (numbers)."""
+        if what == "bind":
+            self.bind(self.rows(text_table(arguments, "bindings")))
+        else:
+            self.unbind(self.unbinding(self._numbers(arguments)))
 
     def put_query(self, query: Query) -> None:
         """Ask another query for each argument. query: checked by check_arguments."""
@@ -149,10 +164,15 @@ class ViewArguments:
     def wanted(self, arguments: Table | Numbers) -> BindingTable:
         """Return what is to be unbound as rows of terms, or of numbers. Raises as read; SettingsError for anything
         else."""
+        table = self.table(arguments)
+        return self._numbers(cast("Numbers", arguments)) if table is None else self.rows(table)
+
+    def table(self, arguments: Table | Numbers) -> pyarrow.Table | None:
+        """Return what is to be unbound as a table, None if it is numbers. Raises as checked."""
         is_list = isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
         if is_list or is_table(arguments):
-            return self.rows(self.checked(cast("Table", arguments), "unbind"))
-        return self._numbers(cast("Numbers", arguments))
+            return self.checked(cast("Table", arguments), "unbind")
+        return None
 
     def _numbers(self, numbers: Numbers) -> BindingTable:
         found = np.atleast_1d(np.asarray([*numbers] if isinstance(numbers, Collection) else numbers))

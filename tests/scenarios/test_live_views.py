@@ -1,0 +1,78 @@
+"""Live views: what readers sum up is the answer of the text asked once, on every face."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import wukongs
+
+EX = "PREFIX : <http://ex/> "
+HOPS = "SELECT ?x ?z WHERE { ?x :p ?y . ?y :p ?z }"
+Row = tuple[Any, ...]
+
+
+def names(row: Any) -> Row:
+    return tuple(None if term is None else str(term).rpartition("/")[2] for term in row)
+
+
+def given(*terms: str) -> list[dict[str, str]]:
+    return [{"x": f"<http://ex/{term}>"} for term in terms]
+
+
+class Sum:
+    """What a reader keeps: the sum of its reports, by (number of the argument, names of terms)."""
+
+    def __init__(self, engine: Any, view: Any) -> None:
+        self.engine, self.view, self.rows, self.resets = engine, view, Counter[Row](), 0
+
+    def read(self) -> Counter[Row]:
+        self.engine.settle(30)
+        for report in self.view.results(timeout_s=0.2, progress=True):
+            if report.is_reset:
+                self.rows, self.resets = Counter(), self.resets + 1
+            for row, weight in report.changes():
+                self.rows[names(row)] += weight
+        self.rows = +self.rows
+        return self.rows
+
+
+def asked(engine: Any, arguments: dict[int, str]) -> Counter[Row]:
+    """Return the rows that each argument has by a query."""
+    return Counter(
+        (str(number), *names(row))
+        for number, term in arguments.items()
+        for row in engine.query(EX + HOPS, bindings={"x": f"<http://ex/{term}>"})
+    )
+
+
+@pytest.mark.slow_on("cluster-3")
+def test_arguments_come_and_go(engine: Any) -> None:
+    engine.update(EX + "INSERT DATA { :a :p :b . :b :p :c . :c :p :d }")
+    view = engine.register(f"{EX}REGISTER QUERY v AS {HOPS}", bindings=given("a", "unknown"))
+    kept, bound = Sum(engine, view), {0: "a", 1: "unknown"}
+    assert kept.read() == asked(engine, bound) == Counter({("0", "a", "c"): 1})
+    assert view.bind(given("b", "a")).tolist() == [2, 3]
+    bound |= {2: "b", 3: "a"}
+    assert kept.read() == asked(engine, bound)
+    engine.update(EX + "DELETE DATA { :c :p :d } ; INSERT DATA { :unknown :p :b . :c :p :e }")
+    assert kept.read() == asked(engine, bound)
+    assert view.unbind(given("a")).tolist() == [0], "the oldest equal one"
+    assert view.unbind([2]).tolist() == [2]
+    bound = {1: "unknown", 3: "a"}
+    assert kept.read() == asked(engine, bound) == Counter({("1", "unknown", "c"): 1, ("3", "a", "c"): 1})
+    assert view.bind(given("b")).tolist() == [4], "a number is never used again"
+    bound[4] = "b"
+    assert kept.read() == asked(engine, bound)
+    assert Counter(map(names, view.content())) == kept.rows
+    with pytest.raises(wukongs.DataError, match="no argument has the number 2"):
+        view.unbind([2])
+    assert view.stats()["arguments"] == 3
+    assert kept.resets == 1
+    view.pause()
+    assert view.bind(given("c")).tolist() == [5]
+    bound[5] = "c"
+    view.resume()
+    assert kept.read() == asked(engine, bound)
