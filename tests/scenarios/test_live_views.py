@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -76,3 +77,35 @@ def test_arguments_come_and_go(engine: Any) -> None:
     bound[5] = "c"
     view.resume()
     assert kept.read() == asked(engine, bound)
+
+
+@pytest.mark.slow_on("cluster-3")
+@pytest.mark.parametrize("every", ["COMPUTED EVERY 1s", ""])
+def test_a_period_is_one_report_at_its_end(engine: Any, every: str) -> None:
+    stream = engine.stream("http://ex/s", batch_ms=100)
+    engine.update(EX + "INSERT DATA { :a :p :b . :b :p :c }")
+    options: dict[str, Any] = {} if every else {"every_ms": 1000}
+    stream.push([("<http://ex/c>", "<http://ex/p>", "<http://ex/d>", 50)])
+    stream.advance(100)
+    engine.settle(30)
+    view = engine.register(f"{EX}REGISTER QUERY v {every} AS {HOPS}", **options)
+    reports = list(view.results(timeout_s=0.2))
+    for at in range(1, 41):
+        ends = f"<http://ex/n{at % 7}>", f"<http://ex/n{at % 5}>"
+        stream.push([(ends[0], "<http://ex/p>", ends[1], 100 * at + 50)])
+        stream.advance(100 * at + 100)
+        if at % 4 == 0:
+            engine.update(EX + f"DELETE WHERE {{ :n{at % 7} :p ?x }}")
+        if at % 10 == 0:
+            engine.settle(30)
+            reports += view.results(timeout_s=0.2)
+            content = view.content()
+            assert content.snapshot == reports[-1].snapshot
+            total = Counter[Row]()
+            for report in reports:
+                for row, weight in report.changes():
+                    total[names(row)] += weight
+            assert +total == Counter(map(names, content))
+    assert [report.is_reset for report in reports] == [True] + [False] * (len(reports) - 1)
+    assert [report.time_ms for report in reports[1:]] == [1000, 2000, 3000, 4000]
+    assert all(report.after == before.snapshot for before, report in itertools.pairwise(reports))

@@ -714,8 +714,3 @@ def _check_view_here(query: Query, options: ViewOptions) -> None:
             f"view {name}: into = {options.into!r}: a live view on a cluster makes no stream yet: use an engine of one "
             "process, or read its reports and push them"
         )
-    if options.every_ms or query.registration.computed_every_ms:
-        raise StreamError(
-            f"view {name}: periods (COMPUTED EVERY, every_ms=) are for live views of engines of one process so far: "
-            "leave them out, and a report follows each change"
-        )

@@ -33,6 +33,7 @@ from tests.unit.incremental.queries import (
 from tests.unit.incremental.test_arguments_follow import TERMS
 from wukongs.cluster.boot import EVENT_TIMES, LEASES
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.node_store import HELD_ENTRIES_MAX
 from wukongs.cluster.reads.requests import CHANGED, RUN, TEXTS
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
@@ -297,18 +298,12 @@ def test_what_views_on_clusters_lack_is_refused_by_name() -> None:
     made = "REGISTER QUERY v AS CONSTRUCT { ?a <http://ex/q> ?b } WHERE { ?a <http://ex/p> ?b }"
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
-        with pytest.raises(StreamError, match="view v: periods"):
-            engine.register(select.format("COMPUTED EVERY 1s"))
-        with pytest.raises(StreamError, match="view v: periods"):
-            engine.register(select.format(""), every_ms=1000)
         engine.stream("http://ex/s", batch_ms=1000)
         with pytest.raises(StreamError, match="a live view on a cluster makes no stream"):
             engine.register(made, into="http://ex/s", every_ms=1000)
         view = engine.register(select.format(""))
         with pytest.raises(StreamError, match=r"why\(row\) is for engines of one process"):
             view.why({"a": "<http://ex/a>"})
-        with pytest.raises(StreamError, match="view v: periods"):
-            view.replace(select.format("COMPUTED EVERY 1s"))
 
 
 HOPS = f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p> ?b . ?b <{EX}p> ?c }}"
@@ -663,6 +658,34 @@ def test_on_result_gets_what_a_reader_does_once_the_other_nodes_answer() -> None
         wires.nodes[1].engine.update(edges("-ab", "-lm"))
         until(lambda: len(kept.rows) == len(names) - 4)
         assert kept.resets == 1
+
+
+@pytest.mark.slow
+def test_views_stand_at_many_snapshots() -> None:
+    """A period that lasts keeps its SN on all nodes, though there are older ones, and many newer ones."""
+    with wired(3) as wires:
+        node = wires.nodes[0]
+        node.engine.update(edges("ab", "bc"))
+        followed = list[tuple[Any, Sum]]()
+        for number in range(3):
+            view = node.engine.register(HOPS.replace("QUERY v", f"QUERY v{number}"), every_ms=10**9)
+            followed.append((view, Sum().read(view)))
+            node.engine.update(edges(f"{number}a", f"c{number}"))
+            until(lambda view=view: all(view.sn in one.store._stands for one in wires.nodes))  # type: ignore[misc]
+        for number in range(HELD_ENTRIES_MAX + 10):
+            wires.nodes[1].engine.update(edges(f"{'' if number % 2 else '-'}cd"))
+        for one in wires.nodes:
+            one.store.core.arrangement.trace.merge_further(1 << 20)
+        with node.store.core.lock:
+            node.store.views._end_periods(node.store.views.next_period_ms() or 0, node.store.views._snapshots)
+            node.store.views._news.notify_all()
+        for view, kept in followed:
+            until(lambda view=view: view.stats()["reports"] == 1)  # type: ignore[misc]
+            assert kept.read(view).rows == Counter(map(texts_of, view.content()))
+            assert kept.resets == 1, view.why()
+        for view, _ in followed:
+            view.close()
+        until(lambda: not any(one.store._stands for one in wires.nodes))
 
 
 @pytest.mark.slow

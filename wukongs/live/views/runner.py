@@ -93,6 +93,10 @@ class Views:
     def get(self, name: str) -> LiveView | None:
         return self._views.get(name)
 
+    def stands(self) -> list[int]:
+        """Return the SNs that views hold, in order."""
+        return self._snapshots.sns
+
     def registered(self) -> list[LiveView]:
         return list(self._views.values())
 
