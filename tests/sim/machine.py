@@ -103,6 +103,7 @@ class Held:
     oldest_sn: Sn | None
     oldest_firing: int | None
     delivered: int
+    stands: tuple[Sn, ...] = ()
 
 
 class Machine:

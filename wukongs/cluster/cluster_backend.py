@@ -513,6 +513,18 @@ class ClusterBackend:
         if known is not None and group not in known.groups:
             self._host.post(ev.Submitted(NameReaders(name, group, known.since)))
 
+    def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
+        known = self._host.node.control.queries.get(name)
+        if known is None:  # it is closed
+            return lambda: None
+        record = NameReaders(name, group, known.since, stands)
+
+        def wait() -> None:
+            with suppress(Dropped):  # the log says so
+                self._host.submit(ev.Submitted(record), RECORD_S)
+
+        return wait
+
     def settle(self, timeout_s: float | None) -> None:
         """Waits for all nodes."""
         started_s = time.monotonic()

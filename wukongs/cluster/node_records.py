@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -37,17 +37,21 @@ from wukongs.cluster.take_over import begun_with_streams, needs_after_ms, place_
 from wukongs.cluster.times import ms_of, packed
 from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, GapError, StreamError, WukongsError
+from wukongs.incremental.arguments import Arguments
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core, columns_of
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.joined_query import JoinedQuery
+from wukongs.live.query_source import QuerySource
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.live.views.live_view import LiveView
-from wukongs.live.views.logged_arguments import LoggedArguments, change_of
+from wukongs.live.views.logged_arguments import change_of
+from wukongs.live.views.named_readers import stand_of
 from wukongs.live.views.runner import Views
 from wukongs.live.views.view_arguments import ViewArguments
+from wukongs.live.views.view_state import Cursor
 from wukongs.live.window_log import OWN, Come
 from wukongs.live.windows import reads_stored
 from wukongs.protocol.records import (
@@ -152,6 +156,15 @@ def _returning(name: str, found: RecordedQuery, since_ms: int) -> Coming:
     return Coming(None, NOT_YET_MS, needs_ms=needs_after_ms(query, since_ms))
 
 
+def _cursors_of(found: RecordedQuery, source: QuerySource) -> dict[str, Cursor]:
+    """Return where the named readers of a live view stand. source: its text now."""
+    cursors = dict[str, Cursor]()
+    for name, text in found.stands.items():
+        with suppress(ValueError, TypeError):  # what no node writes: its reader begins with a reset
+            cursors[name] = stand_of(text, source) or [None, []]
+    return cursors
+
+
 def _names(keys: Collection[str]) -> list[str]:
     """Return the names of streams by their keys."""
     return [key.split(" ")[0] for key in keys]
@@ -165,7 +178,8 @@ def _dropped_name(state: StreamState) -> str:
 @dataclass(frozen=True, slots=True)
 class RecordedQuery:
     """A query that some node runs, by its record. streams: their keys; altered_ms: of the last change of its text, or
-    the end of a pause; groups: of its readers that have a name; bound: the changes of its arguments."""
+    the end of a pause; groups: of its readers that have a name; bound: the changes of its arguments; stands: where
+    the named readers of a live view stand."""
 
     index: int
     streams: tuple[str, ...]
@@ -173,17 +187,25 @@ class RecordedQuery:
     altered_ms: int | None = None
     groups: tuple[str, ...] = ()
     bound: tuple[str, ...] = ()
+    stands: Mapping[str, str] = field(default_factory=dict)
+
+    def with_reader(self, record: NameReaders) -> RecordedQuery:
+        """Return the query once a reader has a name, or stands further."""
+        if record.stands:
+            return replace(self, stands={**self.stands, record.group: record.stands})
+        return replace(self, groups=(*self.groups, record.group))
 
     @staticmethod
     def of(told: Sequence[Any]) -> RecordedQuery:
         """Return what `told` has given."""
-        index, streams, payload, altered_ms, groups, *bound = told
-        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups), tuple(*bound))
+        index, streams, payload, altered_ms, groups, *of_view = told
+        bound, stands = of_view or ((), {})
+        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups), tuple(bound), dict(stands))
 
     def told(self) -> list[Any]:
         """Return it as JSON."""
-        bound = [self.bound] if self.bound else []  # earlier releases have no arguments
-        return [self.index, self.streams, self.payload, self.altered_ms, self.groups, *bound]
+        of_view = [self.bound, dict(self.stands)] if self.bound or self.stands else []  # earlier releases have none
+        return [self.index, self.streams, self.payload, self.altered_ms, self.groups, *of_view]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +304,10 @@ class NodeRecords:
         if isinstance(record, ReEncode):
             self._terms.re_encode(record.text)
         if isinstance(record, NameReaders) and (known := self._registered.get(record.query)) is not None:
-            self._registered[record.query] = replace(known, groups=(*known.groups, record.group))
+            self._registered[record.query] = known.with_reader(record)
             if record.query in self.homes:
-                self.homes[record.query] = self._registered[record.query], self.homes[record.query][1]
+                shown, nodes = self.homes[record.query]
+                self.homes[record.query] = shown.with_reader(record), nodes
         if sn is not None:
             run, is_ready = self._effect(index, record, sn)
             self._exposure.add_due(Due(sn, lambda: self._try(index, run), is_ready))
@@ -676,15 +699,26 @@ class NodeRecords:
         query = registration.parsed()
         if query.registration is None or query.registration.name != name or registration.view is None:
             raise DataError(f"view {name}: its text registers another name")
-        bindings, own = registration.source.bindings, None
-        if bindings is not None:
-            own = ViewArguments.of_log(self._core, query, LoggedArguments.of(bindings, found.bound))
-        view = self._views.register(query, registration.source, registration.view, None, own)
-        if name not in self.new_views:  # its readers may have had reports of another node, or of another life
-            view.begins_again = view.is_recovered = True
-            view.log.begin_again(view.position)
-        if registration.is_paused:
-            view.begin_paused()
+        cursors = _cursors_of(found, registration.alone)
+        own, versions = None, dict[int, Arguments]()
+        if registration.source.bindings is not None:
+            versions_from = min((at[1] for at, _ in cursors.values() if at is not None), default=None)
+            own, versions = ViewArguments.of_log(
+                self._core, query, registration.source.bindings, found.bound, versions_from
+            )
+        if name in self.new_views:
+            self._views.register(query, registration.source, registration.view, None, own, of=found.index)
+        else:  # its readers may have had reports of another node, or of another life
+            self._views.take_over(
+                query,
+                registration.source,
+                registration.view,
+                found.index,
+                cursors,
+                own,
+                versions,
+                is_paused=registration.is_paused,
+            )
 
     def begin_views(self) -> None:
         """Begin the views that records have sent here so far, and from now on each when its record is carried out."""

@@ -123,7 +123,7 @@ class NodeStore:
         self.core = Core(settings, NoJournal(), self.terms, self.exposure)
         self.injector = Injector(self.core)
         self.joined = JoinedQueries(self.core, self.injector)
-        self.views = Views(self.core, self.injector.callbacks, self.injector.queries)
+        self.views = Views(self.core, self.injector.callbacks, self.injector.queries, is_of_cluster=True)
         self.me = me
         self.shard_map = shard_map
         self._placed: tuple[object, ShardMap] | None = None

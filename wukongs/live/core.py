@@ -87,6 +87,10 @@ class QueryLog(Protocol):
     def name_readers(self, name: str, group: str) -> None:
         """Note that a query has a group of readers, wherever it runs later. Called with the lock held; nobody waits."""
 
+    def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
+        """Note where a named reader of a live view stands. Return what waits until the log has it. Called with the lock
+        held, the other without."""
+
     def catch_up(self) -> None:
         """Wait, but not for ever, until what was pushed is seen and has fired. Called without the lock."""
 

@@ -236,11 +236,13 @@ class MoveQuery(Tagged, frozen=True):
 
 class NameReaders(Tagged, frozen=True):
     """A group of readers of a query has a name, by which its node, and each that comes after it, keeps its windows.
-    since: the SN of the registration."""
+    since: the SN of the registration. stands: of a live view, where they stand, as JSON; it takes the place of what was
+    said before."""
 
     query: str
     group: str
     since: tuple[Int64, Int64]
+    stands: str = ""
 
 
 class AlterQuery(Tagged, frozen=True):

@@ -526,6 +526,62 @@ def test_arguments_that_are_bound_at_one_time_have_numbers_of_their_own(node: in
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arguments", [None, given("a", "c")])
+def test_named_readers_go_on_where_they_were_when_a_view_moves(arguments: list[dict[str, str]] | None) -> None:
+    """One reader has acknowledged all that it got, one has got a report and not acknowledged it, and one has nothing;
+    each gets reports from its position on, and what it may have kept is no part of a report that leads further."""
+    with cluster(3, 2) as nodes:
+        view: Any = nodes[2].engine.register(HOPS, bindings=arguments, snapshot=False)
+        kept = {name: Sum() for name in ("done", "open", "behind")}
+
+        def change(*pairs: str) -> None:
+            nodes[0].engine.update(edges(*pairs))
+            nodes[0].engine.settle(WAIT_S)
+
+        for name in kept:  # all begin at the same position
+            assert list(view.results(0.0, group=name)) == []
+        change("ab", "bc")
+        for name, each in kept.items():
+            for report in view.results(0.2, group=name):
+                each.take(report)
+        change("cd")
+        for report in view.results(0.2, group="done"):
+            kept["done"].take(report)
+        for report in view.results(0.2, group="open"):
+            kept["open"].take(report)
+            break  # it is given back: the next reader gets it again
+        for _ in view.results(0.2, group="behind"):
+            break
+        change("de")
+        if arguments is not None:
+            view.bind(given("b"))
+            nodes[0].engine.settle(WAIT_S)
+        positions = {name: each.sn for name, each in kept.items()}
+        until(lambda: {*positions.values()} <= {*nodes[0].store._stands} & {*nodes[1].store._stands})
+        nodes[2].close()
+        nodes[0].engine.update(edges("ef", "-ab"))
+        until(lambda: any(node.store.query("v") is not None for node in nodes[:2]))
+        home = next(node for node in nodes[:2] if node.store.query("v") is not None)
+        view = home.engine.register(HOPS, bindings=arguments, snapshot=False)
+        home.engine.settle(WAIT_S)
+        content = Counter(map(texts_of, view.content()))
+        for name, each in kept.items():
+            resets = each.resets
+            for report in view.results(0.5, group=name, progress=True):
+                if report.snapshot > each.sn:  # the reader skips what it has
+                    each.take(report)
+            assert each.resets == resets, name
+            assert each.rows == content, name
+        new = Sum()
+        for report in view.results(0.5, group="new"):
+            new.take(report)
+        assert (new.resets, new.rows) == (1, content)
+        assert view.stats()["resets_for_lag"] == 0
+        view.close()
+        until(lambda: not any(node.store._stands for node in nodes[:2]))
+
+
+@pytest.mark.slow
 def test_a_view_moves_when_its_node_is_lost() -> None:
     with cluster(3, 2) as nodes:
         kept, view = Sum(), nodes[2].engine.register(HOPS, snapshot=False)

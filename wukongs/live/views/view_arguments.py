@@ -6,7 +6,7 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from wukongs.live.argument_tables import argument_table, known_ids, text_table
 from wukongs.live.core import Core
 from wukongs.live.query_group import bindings_table
 from wukongs.live.reading import ids_of, terms_of
-from wukongs.live.views.logged_arguments import LoggedArguments
+from wukongs.live.views.logged_arguments import LoggedArguments, change_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, within
 from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows, BoundQuery
@@ -71,13 +71,23 @@ class ViewArguments:
         return found
 
     @staticmethod
-    def of_log(core: Core, query: Query, logged: LoggedArguments) -> ViewArguments:
-        """Return the arguments of a view as the log of a cluster has them."""
+    def of_log(
+        core: Core, query: Query, bindings: str, changes: Sequence[str], version: int | None
+    ) -> tuple[ViewArguments, dict[int, Arguments]]:
+        """Return the arguments of a view as the log of a cluster has them, and these at each version from one on, as
+        far as the log has them by themselves. bindings, changes: as of LoggedArguments. version: None: the last one."""
+        count, logged = len(changes), LoggedArguments.of(bindings, changes)
+        if version is not None and version < logged.version:
+            first = 1 if changes and change_of(changes[0]) is None else 0  # that is of several versions
+            count = max(first, count - (logged.version - version))
+            logged = LoggedArguments.of(bindings, changes[:count])
         found = ViewArguments(core, query, logged.table.column_names)
         terms = found.rows(logged.table)
         rows = BindingTable(found.newest.variables, (integer_ids(logged.numbers), *terms.columns), terms.length)
-        found.restore(Arguments.restored(rows, logged.version, logged.next_number), ())
-        return found
+        behind = [change for text in changes[count:] if (change := change_of(text)) is not None]
+        later = [(logged.version + at, *change) for at, change in enumerate(behind, 1)]
+        versions = found.restore(Arguments.restored(rows, logged.version, logged.next_number), later)
+        return found, versions
 
     def state(self) -> tuple[Arguments, list[tuple[int, ZSet]]]:
         """Return what was bound where the view stands, and what each later version has changed."""
