@@ -109,3 +109,48 @@ def test_a_period_is_one_report_at_its_end(engine: Any, every: str) -> None:
     assert [report.is_reset for report in reports] == [True] + [False] * (len(reports) - 1)
     assert [report.time_ms for report in reports[1:]] == [1000, 2000, 3000, 4000]
     assert all(report.after == before.snapshot for before, report in itertools.pairwise(reports))
+
+
+RULE = EX + "RULE two: CONSTRUCT { ?x :r ?z } WHERE { ?x :p ?y . ?y :p ?z }"
+
+
+def triples(support: Any) -> set[str]:
+    return {"".join(names(part.triple)) + (part.graph or "") for part in support.parts}
+
+
+@pytest.mark.slow_on("cluster-3")
+@pytest.mark.parametrize(
+    ("text", "row", "expected"),
+    [
+        ("SELECT ?x ?z WHERE { ?x :r ?y . ?y :p ?z }", ("<http://ex/a>", "<http://ex/d>"), {"a>r>c>", "c>p>d>"}),
+        ("SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x", {"n": 2}, {"c>p>d>", "c>p>e>"}),
+        ("SELECT ?x ?y FROM :g FROM :h WHERE { ?x :p ?y }", ("<http://ex/a>", "<http://ex/b>"), {"a>p>b>http://ex/h"}),
+        ("SELECT ?x WHERE { GRAPH ?g { ?x :p ?y } }", {"x": "<http://ex/a>"}, {"a>p>b>http://ex/h"}),
+        ("CONSTRUCT { ?z :back ?x } WHERE { ?x :p ?y . ?y :p ?z }", {"subject": "<http://ex/c>"}, {"a>p>b>", "b>p>c>"}),
+        ("SELECT ?x ?z WHERE { ?x :p+ ?z }", {"x": "<http://ex/a>", "z": "<http://ex/e>"}, set()),
+    ],
+)
+def test_a_row_rests_on_triples(engine: Any, text: str, row: Any, expected: set[str]) -> None:
+    engine.add_rules(RULE)
+    engine.update(EX + "INSERT DATA { :a :p :b . :b :p :c . :c :p :d, :e . GRAPH :h { :a :p :b } }")
+    view = engine.register(f"{EX}REGISTER QUERY v AS {text}")
+    engine.settle(30)
+    engine.update(EX + "INSERT DATA { :e :q :f }")
+    engine.settle(30)
+    found = view.why(row)
+    assert triples(found) == expected
+    assert (found.query, found.more, found.is_partial) == ("v", 0, "+" in text)
+    by_rule = [part for part in found.parts if part.triple[1].endswith("r>")]
+    assert all(triples(one) == {"a>p>b>", "b>p>c>"} and one.rule == "two" for one in by_rule)
+    assert len(by_rule) == sum("r>" in triple for triple in expected)
+    with pytest.raises(wukongs.DataError, match="view v has no row with"):
+        view.why({next(iter(found.row)): "<http://ex/none>"})
+
+
+def test_a_row_of_an_argument_rests_on_triples(engine: Any) -> None:
+    engine.update(EX + "INSERT DATA { :a :p :b . :b :p :c . :b :p :d }")
+    view = engine.register(f"{EX}REGISTER QUERY v AS {HOPS}", bindings=given("b", "a"))
+    engine.settle(30)
+    assert triples(view.why({"argument": 1, "z": "<http://ex/d>"})) == {"a>p>b>", "b>p>d>"}
+    with pytest.raises(wukongs.DataError, match="has no row with"):
+        view.why({"argument": 0})

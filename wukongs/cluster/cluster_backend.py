@@ -78,7 +78,7 @@ from wukongs.protocol.records import (
 )
 from wukongs.query.limits import Limits, current
 from wukongs.rules.derivation import Derivation
-from wukongs.rules.inference import InstalledRule, Ruleset
+from wukongs.rules.inference import Inference, InstalledRule, Ruleset
 from wukongs.store.ahead import ahead
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
@@ -690,6 +690,9 @@ class ClusterBackend:
 
     def rules(self) -> list[InstalledRule]:
         return list(self.following.ruleset().rules.values())
+
+    def inference(self) -> Inference:
+        return self.following.inference()
 
     def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
         self._core.check_is_open()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from wukongs.live.core import QueryLog
 from wukongs.live.query_source import QuerySource
 from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.row_support import RowSupport, told_row
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
@@ -95,8 +96,11 @@ class DistantQuery:
     def stats(self) -> dict[str, Any]:
         return {**self._call("stats"), "node": self.node}
 
-    def why(self, row: Mapping[str, Any] | None = None) -> str:
-        return str(self._call("why", **({} if row is None else {"row": given_terms(row)})))
+    def why(self, row: Any = None) -> Any:
+        """See LiveView.why, and ContinuousQuery.why."""
+        if row is None or not self.is_view:
+            return str(self._call("why", **({} if row is None else {"row": given_terms(row)})))
+        return RowSupport.from_json(self._call("why", row=told_row(row)))
 
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._call("warnings"))
@@ -163,7 +167,8 @@ def query_handler(query_of: Callable[[str], RegisteredQuery | None]) -> Callable
         if query is None:
             raise StreamError(f"query {name} does not run here: it was closed, or has moved")
         if method not in _ARGUMENTS:
-            return Packet(OF_QUERY, {"value": getattr(query, str(method))(**options)})
+            value = getattr(query, str(method))(**options)
+            return Packet(OF_QUERY, {"value": value.as_json() if isinstance(value, RowSupport) else value})
         if not isinstance(query, LiveView):
             raise StreamError(f"{method}: query {name} has windows")
         return Packet(OF_QUERY, {"value": getattr(query, str(method))(given_arguments(options, method)).tolist()})

@@ -91,6 +91,9 @@ class QueryLog(Protocol):
         """Note where a named reader of a live view stands. Return what waits until the log has it. Called with the lock
         held, the other without."""
 
+    def inference(self) -> Inference:
+        """Return what explains triples by the rules of the log. Called without the lock."""
+
     def catch_up(self) -> None:
         """Wait, but not for ever, until what was pushed is seen and has fired. Called without the lock."""
 

@@ -26,7 +26,6 @@ from wukongs.query.output.html import query_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.names import given_terms
-from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, answer_limit, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
@@ -387,14 +386,11 @@ class RemoteView(RemoteReader[ViewReport]):
 
     def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
         """See LiveView.why."""
-        from wukongs.live.views.row_support import RowSupport
+        from wukongs.live.views.row_support import RowSupport, told_row
 
         if row is None:
             return str(self.call("why"))
-        terms = dict(row) if isinstance(row, Mapping) else dict(enumerate(row))
-        bound = given_terms({str(name): term for name, term in terms.items() if term is not None}, from_python)
-        sent = {str(name).lstrip("?$"): bound.get(str(name).lstrip("?$")) for name in terms}
-        return RowSupport.from_json(self.call("why", row=sent if isinstance(row, Mapping) else [*sent.values()]))
+        return RowSupport.from_json(self.call("why", row=told_row(row)))
 
 
 Reader = TypeVar("Reader", bound=RemoteReader[Any])

@@ -269,6 +269,11 @@ def test_a_view_is_called_at_each_node() -> None:
         assert known.stats()["sn"] == view.sn
         assert there.stats()["views"]["v"]["node"] == 0
         assert known.why() == view.why()
+        row = {"a": f"<{EX}a>"}
+        assert str(known.why(row)) == str(view.why(row)) == str(there.queries()[0].why([f"<{EX}a>", f"<{EX}c>"]))
+        assert len(view.why(row).parts) == 2
+        with pytest.raises(DataError, match="view v has no row with"):
+            known.why({"a": f"<{EX}b>"})
         with pytest.raises(StreamError, match="runs at node 0"):
             next(known.results(0.0))
         known.pause()
@@ -294,16 +299,12 @@ def test_a_view_is_called_at_each_node() -> None:
 
 
 def test_what_views_on_clusters_lack_is_refused_by_name() -> None:
-    select = "REGISTER QUERY v {} AS SELECT * WHERE {{ ?a <http://ex/p> ?b }}"
     made = "REGISTER QUERY v AS CONSTRUCT { ?a <http://ex/q> ?b } WHERE { ?a <http://ex/p> ?b }"
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
         engine.stream("http://ex/s", batch_ms=1000)
         with pytest.raises(StreamError, match="a live view on a cluster makes no stream"):
             engine.register(made, into="http://ex/s", every_ms=1000)
-        view = engine.register(select.format(""))
-        with pytest.raises(StreamError, match=r"why\(row\) is for engines of one process"):
-            view.why({"a": "<http://ex/a>"})
 
 
 HOPS = f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p> ?b . ?b <{EX}p> ?c }}"

@@ -699,18 +699,21 @@ class FollowingView(MakesByPeriods):
                     with self.log.changed:
                         cursor.begin_again()
                 if isinstance(error, CompactedError) and core.reach is not None:
-                    with core.lock:
-                        self.begin_anew()
-                        self._wake()
-                    forgotten = (
-                        f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
-                    )
-                    raise NodeUnavailable(forgotten) from error
+                    raise self._forgotten(snapshot) from error
                 raise
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
         return LoggedReport(view.query, after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
+
+    def _forgotten(self, snapshot: Snapshot) -> NodeUnavailable:
+        """Begin again, since another node cannot read a snapshot any more; return the error for who has asked."""
+        with self._core.lock:
+            self.begin_anew()
+            self._wake()
+        return NodeUnavailable(
+            f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
+        )
 
     def _evaluated(
         self, view: View, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None

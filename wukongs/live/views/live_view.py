@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
-from wukongs.errors import SettingsError, StreamError
+from wukongs.errors import CompactedError, SettingsError, StreamError
+from wukongs.incremental.divided import DividedReads
 from wukongs.incremental.versions import Evaluation
 from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.argument_tables import table_text
@@ -250,11 +251,6 @@ class LiveView(FollowingView):
         row: terms by the names of columns, some or all of them (None: unbound), or all in order, as reports have them;
         of a CONSTRUCT, subject, predicate and object. Raises DataError (a term that is none; the content has no such
         row), SettingsError (no such column), StreamError (closed, paused), QueryTimeout, BudgetExceeded."""
-        if row is not None and self._core.reach is not None:
-            raise StreamError(
-                f"view {self.name}: why(row) is for engines of one process so far: Engine.why says of a triple of a "
-                "cluster what it rests on"
-            )
         if row is not None:
             return self._support(row)
         return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
@@ -294,7 +290,8 @@ class LiveView(FollowingView):
                 raise SettingsError(f"row: expected the number of an argument in {ARGUMENT!r}, found {row!r:.200}")
             limits = scheduled(limits_of(core.settings, None))
             with within(limits):
-                evaluation = Evaluation(query.dataset, self._ids(), terms, limits)
+                graph_of = None if core.reach is None else DividedReads(core.reach)
+                evaluation = Evaluation(query.dataset, self._ids(), terms, limits, graph_of=graph_of)
                 facts = Facts(core, evaluation.dataset(snapshot.stored), terms, snapshot.sn)
                 ids = {name: UNBOUND if text is None else int(terms.ids([text])[0]) for name, text in given.items()}
                 argument, is_bound = None, True
@@ -302,8 +299,10 @@ class LiveView(FollowingView):
                     query = lifted.bound.query
                     argument = arguments.one(bound, ids.pop(ARGUMENT))
                     is_bound = argument.length > 0
-                search = RowSearch(query, evaluation, facts, self.name, argument)
+                search = RowSearch(query, evaluation, facts, snapshot.stored, self.name, argument)
                 found = search.find(ids) if is_bound else None
+        except CompactedError as error:
+            raise self._forgotten(snapshot) from error
         finally:
             with core.lock:
                 self._snapshots.release(snapshot)
