@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -575,8 +575,12 @@ class Calls:
         return {"query": known, "name": view.name, "is_stream": False, "is_view": True, "life": self._life}
 
     def _content(self, session: Session, args: Args) -> Packet:
-        view = _view_of(session, args)
-        return _sent(session, view.content(args.get("at"), timeout_s=args.get("timeout_s")))
+        view, timeout_s = _view_of(session, args), args.get("timeout_s")
+        if args.get("at") is not None:
+            return _sent(session, view.content(args["at"], timeout_s=timeout_s))
+        found, position = view.content_with_position(timeout_s=timeout_s)
+        answer = _sent(session, found)
+        return replace(answer, fields={**answer.fields, "minor": position.minor})
 
     def _bind(self, session: Session, args: Args) -> Packet:
         return _value(_view_of(session, args).bind(given_arguments(args, "bind")).tolist())

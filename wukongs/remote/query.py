@@ -357,6 +357,13 @@ class RemoteView(RemoteReader[ViewReport]):
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """See LiveView.content; the whole content is here when it returns."""
+        return self._content(at, timeout_s)[0]
+
+    def content_with_minor(self, *, timeout_s: float | None = None) -> tuple[Result, int]:
+        """Return the content, and how many changes of the arguments it has, as ViewReport.minor."""
+        return self._content(None, timeout_s)
+
+    def _content(self, at: int | None, timeout_s: float | None) -> tuple[Result, int]:
         asked, limit_s = {"at": at, "timeout_s": timeout_s}, answer_limit(timeout_s)
         lost = ""
         for _ in range(REPEATS_MAX):
@@ -365,7 +372,8 @@ class RemoteView(RemoteReader[ViewReport]):
                     "query.content", lambda joined: {**asked, "query": self.number_in(joined)}, limit_s=limit_s
                 )
                 source = {"result": answer.fields.get("result")}
-                return receive_result(self.connection, joined, answer, source, self.text)
+                found = receive_result(self.connection, joined, answer, source, self.text)
+                return found, answer.fields.get("minor", 0)
             except (Moved, SessionLost) as error:
                 lost = str(error)
         raise NodeUnavailable(f"the content of view {self.name} has stopped {REPEATS_MAX} times, at last: {lost}")
