@@ -271,7 +271,7 @@ def test_a_view_is_called_at_each_node() -> None:
         assert known.why() == view.why()
         row = {"a": f"<{EX}a>"}
         assert str(known.why(row)) == str(view.why(row))
-        assert known.why([f"<{EX}a>", f"<{EX}c>"]).parts == view.why(row).parts
+        assert [*map(str, known.why([f"<{EX}a>", f"<{EX}c>"]).parts)] == [*map(str, view.why(row).parts)]
         assert len(view.why(row).parts) == 2
         with pytest.raises(DataError, match="view v has no row with"):
             known.why({"a": f"<{EX}b>"})
