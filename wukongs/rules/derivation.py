@@ -119,6 +119,12 @@ class Explanation:
     sn: int
     _steps: dict[Fact, list[_Step]] = field(default_factory=dict)
     _proven: dict[Fact, _Step | None] = field(default_factory=dict)
+    _new: list[Fact] = field(default_factory=list)
+    """Triples that were proven last."""
+    _waiting: dict[Fact, list[tuple[Fact, _Step]]] = field(default_factory=dict)
+    """For a triple that is not proven, triples with a step that rests on it."""
+    _ready: dict[Fact, None] = field(default_factory=dict)
+    """Triples with a step whose parts are all proven."""
     _step_count: int = 0
 
     def of(self, fact: Fact) -> dict[Fact, _Step | None] | None:
@@ -132,31 +138,46 @@ class Explanation:
             for start in range(0, len(front), FRONT_MAX):
                 found = self._ways_to(front[start : start + FRONT_MAX])
                 self._steps |= found
+                for one, steps in found.items():
+                    for step in steps:
+                        self._wait(one, step)
                 met |= dict.fromkeys(part for steps in found.values() for step in steps for part in step.parts)
             front = self._inferred([one for one in met if one not in self._steps and one not in self._proven])
             self._prove()
         return self._proven if fact in self._proven else None
 
+    def _wait(self, fact: Fact, step: _Step) -> None:
+        """Have a triple wait for a part of one of its steps that is not proven yet."""
+        part = next((part for part in step.parts if part not in self._proven), None)
+        if part is None:
+            self._ready[fact] = None
+        else:
+            self._waiting.setdefault(part, []).append((fact, step))
+
     def _prove(self) -> None:
-        """Find all triples that the proven ones prove."""
-        is_new = True
-        while is_new:
+        """Find all triples that the proven ones prove, each by the first of its steps of least depth.
+
+        Cost: each step is looked at once for each of its parts."""
+        while self._new or self._ready:
+            for fact, step in [one for new in self._new for one in self._waiting.pop(new, ())]:
+                self._wait(fact, step)
             found = {
-                fact: step
-                for fact, steps in self._steps.items()
+                fact: next(step for step in self._steps[fact] if all(part in self._proven for part in step.parts))
+                for fact in self._ready
                 if fact not in self._proven
-                for step in reversed(steps)
-                if all(part in self._proven for part in step.parts)
             }
+            self._ready.clear()
             self._proven |= found
-            is_new = bool(found)
+            self._new = list(found)
 
     def _inferred(self, facts: Sequence[Fact]) -> list[Fact]:
         """Return those of some triples that are not explicit; the others are proven."""
         if not facts:
             return []
         is_inferred = self.read.holds(hidden(_quads(facts)))
-        self._proven |= {fact: None for fact, found in zip(facts, is_inferred, strict=True) if not found}
+        explicit = {fact: None for fact, found in zip(facts, is_inferred, strict=True) if not found}
+        self._proven |= explicit
+        self._new += explicit
         return [fact for fact, found in zip(facts, is_inferred, strict=True) if found]
 
     def _held(self, facts: Sequence[Fact]) -> list[bool]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import wukongs
-from wukongs.rules.derivation import Derivation
+from wukongs.rules.derivation import Derivation, Explanation, Fact
 
 EX = "http://ex/"
 RULES = f"""PREFIX : <{EX}>
@@ -123,3 +125,19 @@ def test_of_a_named_graph() -> None:
 def test_what_is_no_triple_is_refused(triple: object) -> None:
     with wukongs.Engine() as engine, pytest.raises(wukongs.DataError):
         engine.why(triple)  # type: ignore[arg-type]
+
+
+def test_each_step_is_looked_at_once_for_each_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many levels lie between a triple and explicit ones."""
+    looks, right = list[Fact](), Explanation._wait
+
+    def wait(self: Explanation, fact: Fact, step: Any) -> None:
+        looks.append(fact)
+        right(self, fact, step)
+
+    monkeypatch.setattr(Explanation, "_wait", wait)
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 100)
+        assert why(engine, 0, "ancestor", 100).rule == "ancestors"
+    steps = 100  # of <0> <ancestor> <n>, with two parts each but one
+    assert steps < len(looks) <= 3 * steps
