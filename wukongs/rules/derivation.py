@@ -1,9 +1,9 @@
 """Derivation: why a triple is there, as a tree of rules and the triples that they rest on.
 
 The search goes backwards from the triple, level by level: each inferred triple is expanded to all ways in which one
-rule gives it. After each level it looks forward which of the triples met so far are proven by explicit ones. So a
-triple never rests on itself, the first proof found is one of the least depth, and circles in the data cost nothing
-more.
+rule gives it. After each level it looks forward which of the triples met so far are proven by explicit ones; the other
+ways to these are not followed. So a triple never rests on itself, the first proof found is one of the least depth, and
+circles in the data cost nothing more.
 """
 
 from __future__ import annotations
@@ -134,16 +134,18 @@ class Explanation:
             return None
         front = self._inferred([fact])
         while fact not in self._proven and front:
-            met: dict[Fact, None] = {}
+            level: dict[Fact, list[_Step]] = {}
             for start in range(0, len(front), FRONT_MAX):
-                found = self._ways_to(front[start : start + FRONT_MAX])
-                self._steps |= found
-                for one, steps in found.items():
-                    for step in steps:
-                        self._wait(one, step)
-                met |= dict.fromkeys(part for steps in found.values() for step in steps for part in step.parts)
-            front = self._inferred([one for one in met if one not in self._steps and one not in self._proven])
+                level |= self._ways_to(front[start : start + FRONT_MAX])
+            self._steps |= level
+            for one, steps in level.items():
+                for step in steps:
+                    self._wait(one, step)
+            met = dict.fromkeys(part for steps in level.values() for step in steps for part in step.parts)
+            left = set(self._inferred([one for one in met if one not in self._steps and one not in self._proven]))
             self._prove()
+            open_steps = (step for one, steps in level.items() if one not in self._proven for step in steps)
+            front = [*dict.fromkeys(part for step in open_steps for part in step.parts if part in left)]
         return self._proven if fact in self._proven else None
 
     def _wait(self, fact: Fact, step: _Step) -> None:
