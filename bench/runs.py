@@ -92,7 +92,8 @@ def network_settings(users: int) -> NetworkSettings:
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a run. report: the folder of the run; rates, and nodes, the sizes of clusters: empty for each
-    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`; minutes: of the soak; edges: of the program graph."""
+    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`; minutes: of the soak;
+    edges: of the program."""
 
     data: Path | None = None
     users: int | None = None

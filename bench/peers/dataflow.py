@@ -60,9 +60,11 @@ def numbers_of(column: pa.ChunkedArray) -> NDArray[np.uint64]:
 
 def _numbers_of(column: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_dictionary(column.type):
-        return _numbers_of(column.dictionary)[column.indices.to_numpy(zero_copy_only=False)]
-    digits = pc.replace_substring_regex(column, r"^\D*(\d+).*$", r"\1")
-    return digits.cast(pa.uint64()).to_numpy(zero_copy_only=False)
+        found = _numbers_of(column.dictionary)[column.indices.to_numpy(zero_copy_only=False)]
+    else:
+        digits = pc.replace_substring_regex(column, r"^\D*(\d+).*$", r"\1")
+        found = digits.cast(pa.uint64()).to_numpy(zero_copy_only=False)
+    return np.asarray(found, np.uint64)
 
 
 def _hashes(firsts: NDArray[np.uint64], seconds: NDArray[np.uint64]) -> NDArray[np.uint64]:

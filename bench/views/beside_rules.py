@@ -20,6 +20,7 @@ from wukongs.bench.views.figures import SETTLE_S, Figures, followed
 
 BOTTOM_UP, CORRECTION = "bottom-up", "correction"
 CHUNK = 1_000_000
+RULES_S = 1800
 Pairs = Iterable[tuple[int, int]]
 
 
@@ -48,7 +49,7 @@ class Sides:
         """view: of the program. Raises PeerMissing."""
         peer = Dataflow.start(view, may_build=may_build)
         try:
-            with wukongs.Engine() as engine:
+            with wukongs.Engine(rules_timeout_s=RULES_S) as engine:
                 yield Sides(engine, relations, peer)
         finally:
             peer.close()
@@ -101,19 +102,20 @@ class Sides:
     def write_corrections(self, figures: Figures, **case: float) -> None:
         """Add the samples since the last call as figures of a case."""
         for who, values in self.samples.items():
-            figures.add(CORRECTION, values, engine=who, rows=self.rows // len(values), **case)
+            figures.add(CORRECTION, values, "ms", who, self.rows // len(values), **case)
         self.samples, self.rows = {}, 0
 
     def _change(self, tables: Sequence[Sequence[pa.Table]]) -> Change:
         """Return the change that tables of each relation have, with or without weights."""
-        firsts, seconds, weights = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        firsts, seconds = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+        weights = [np.empty(0, np.int64)]
         for relation, of_it in zip(self.relations, tables, strict=True):
             for table in of_it:
                 firsts.append(numbers_of(table.column(0)))
                 seconds.append(numbers_of(table.column(1)) + np.uint64(relation.offset))
                 has_weight = "weight" in table.column_names
                 weights.append(table.column("weight").to_numpy() if has_weight else np.ones(len(table), np.int64))
-        return Change.of(*(np.concatenate(one) for one in (firsts, seconds, weights)))
+        return Change.of(np.concatenate(firsts), np.concatenate(seconds), np.concatenate(weights))
 
 
 def _edges(kind: str, pairs: Pairs) -> Iterator[str]:

@@ -130,7 +130,7 @@ def _measure(
             for number in range(times):
                 inserts, deletes = graph.changed(count)
                 tables = graph.table(inserts), graph.table(deletes)
-                exchanged = min(size.exchanged * count // list(size.batches)[0], size.arguments)
+                exchanged = min(size.exchanged * count // next(iter(size.batches)), size.arguments)
                 old, new = arguments.delete(exchanged), arguments.insert(exchanged)
                 bound = [arguments.table(new, view) for view in views]
 
@@ -155,7 +155,7 @@ def _measure(
                 rates = [1e3 * one / taken for one, taken in zip(changed, values, strict=True)]
                 figures.add(RATE, rates, "changes/s", engine=who, batch=count)
         kept = sum(view.stats()["kept_bytes"] for view in registered)
-        figures.add("kept", [kept], "bytes", batch=list(batches)[0])
+        figures.add("kept", [kept], "bytes", batch=next(iter(batches)))
     finally:
         for view in registered:
             view.close()

@@ -85,7 +85,7 @@ def measure(
         session.record.skipped(experiment, query, WUKONGS, case, f"failed: {error}")
 
 
-def followed(engine: Any, views: Sequence[Any], change: Callable[[], None]) -> tuple[float, float, list[list[Any]]]:
+def followed(engine: Any, views: Sequence[Any], change: Callable[[], object]) -> tuple[float, float, list[list[Any]]]:
     """Change an engine's data; return the milliseconds of that call, those until the columns of all reports are there,
     and the reports of each view."""
     began_s = time.perf_counter()
@@ -98,4 +98,3 @@ def followed(engine: Any, views: Sequence[Any], change: Callable[[], None]) -> t
             one.ids(0, len(one))
     ended_s = time.perf_counter()
     return 1e3 * (stored_s - began_s), 1e3 * (ended_s - began_s), reports
-

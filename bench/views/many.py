@@ -125,9 +125,7 @@ def _arguments(figures: Figures, size: Size) -> None:
         bound_us = 1e6 * (time.perf_counter() - began_s) / size.arguments
         times = list[float]()
         for step in range(size.changes):
-            inserts = pa.table(
-                {"subject": [f"<{EX}n{step}>"], "predicate": [f"<{EX}p1>"], "object": [f"<{EX}new>"]}
-            )
+            inserts = pa.table({"subject": [f"<{EX}n{step}>"], "predicate": [f"<{EX}p1>"], "object": [f"<{EX}new>"]})
             _, all_ms, [[report]] = followed(engine, [view], partial(engine.apply, inserts, None))
             times.append(all_ms)
             [(number, value)] = report.texts()

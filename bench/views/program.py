@@ -28,9 +28,9 @@ DATAFLOW, POINTS_TO = "dataflow", "points-to"
 QUERIES = (DATAFLOW, POINTS_TO)
 EDGES, QUICK_EDGES = 10_000_000, 300
 REMOVED, QUICK_REMOVED = 1000, 5
-VARIABLES = 8
+VARIABLES = 5
 """Of a procedure."""
-CALLED = 0.3
+CALLED = 0.2
 """The share of the procedures that another one calls."""
 P = f"PREFIX : <{EX}> "
 NULLS = f"""{P}

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ import wukongs
 from wukongs.bench.experiments.session import Session
 from wukongs.bench.peers import WUKONGS
 from wukongs.bench.peers.dataflow import NAME, VERSION
-from wukongs.bench.rules.data import EDGE, EX, Edges, node
+from wukongs.bench.rules.data import EX, Edges, node
 from wukongs.bench.views.beside_rules import CORRECTION, Relation, Sides
 from wukongs.bench.views.figures import Figures, measure
 from wukongs.store.dtypes import Int64Array
@@ -77,7 +76,13 @@ FULL = Size(
 QUICK = Size((4, 40), (3, 15), 5, 4, (30, 60), (20, 30), 60, {2: 3, 10: 2}, 3)
 TREE, GRID, GNP = "tree-11", "grid-150", "gnp"
 SMALL = {TREE: "tree-7", GRID: "grid-60", GNP: "gnp, 1,000 nodes"}
-CLOSED = (f"tc, {TREE}", f"tc, {SMALL[GRID]}", f"tc, {SMALL[GNP]}", f"sg, {SMALL[TREE]}", f"sg, {GRID}")
+CLOSED: tuple[str, ...] = (
+    f"tc, {TREE}",
+    f"tc, {SMALL[GRID]}",
+    f"tc, {SMALL[GNP]}",
+    f"sg, {SMALL[TREE]}",
+    f"sg, {GRID}",
+)
 CLOSED += (f"sg, {SMALL[GNP]}",)
 REACH = "reachability"
 TOO_MANY = {
@@ -114,13 +119,9 @@ def run(session: Session) -> None:
         if session.wants(name) and not session.record.is_done(EXPERIMENT, name, WUKONGS, session.case):
             session.record.skipped(EXPERIMENT, name, WUKONGS, session.case, f"left out: {why}")
     for graph in (TREE, GRID, GNP):
-        edges = None
         for query in (*PATHS, SG_QUERY):
-            name = f"{query}, {graph}"
-            if session.wants(name) and not session.record.is_done(EXPERIMENT, name, WUKONGS, session.case, TOP_DOWN):
-                edges = edges or graphs[graph]()
-                body = partial(_ask, size=size, edges=edges, query=query)
-                measure(session, EXPERIMENT, name, "plain arrays", TOP_DOWN, body)
+            body = partial(_ask, size=size, edges=graphs[graph], query=query)
+            measure(session, EXPERIMENT, f"{query}, {graph}", "plain arrays", TOP_DOWN, body)
 
 
 def graphs_of(size: Size) -> dict[str, Callable[[], Edges]]:
@@ -140,9 +141,7 @@ def tree(height: int, nodes: int) -> Edges:
     random, levels = np.random.default_rng(23), [0, 1]
     for level in range(1, height + 1):
         levels.append(levels[-1] + max(1, round(growth**level)))
-    parents = [
-        random.integers(levels[at - 1], levels[at], levels[at + 1] - levels[at]) for at in range(1, height + 1)
-    ]
+    parents = [random.integers(levels[at - 1], levels[at], levels[at + 1] - levels[at]) for at in range(1, height + 1)]
     sources = np.concatenate(parents)
     return Edges(sources, np.arange(1, len(sources) + 1), np.ones(len(sources), np.bool_), random)
 
@@ -158,9 +157,7 @@ def grid(side: int) -> Edges:
 # --- bottom-up, and corrections ---------------------------------------------------------------------------------------
 
 
-def _close(
-    figures: Figures, size: Size, edges: Callable[[], Edges], rules: str, relation: Relation, view: str
-) -> None:
+def _close(figures: Figures, size: Size, edges: Callable[[], Edges], rules: str, relation: Relation, view: str) -> None:
     graph = edges()
     with Sides.open([relation], view, may_build=not figures.session.is_quick) as sides:
         there = graph.there()
@@ -171,13 +168,13 @@ def _close(
         sides.close_both(figures, rules, tables, pairs, second)
         for count, batches in size.batches.items():
             for come, gone in moves(graph, batches, count):
-                sides.correct(figures, *(_of(graph, places) for places in (come, gone)))
+                sides.correct(figures, _of(graph, come), _of(graph, gone))
             sides.write_corrections(figures, changes=count)
 
 
 def moves(edges: Edges, batches: int, changes: int) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Yield places of edges that come and of edges that go, half of the changes each. Those that come are some that have
-    gone before, or spare ones."""
+    """Yield places of edges that come and of edges that go, half of the changes each. Those that come have gone before,
+    or are spare ones."""
     for _ in range(batches):
         spare = np.flatnonzero(~edges.is_there)
         come = edges.random.choice(spare, min(len(spare), changes // 2), replace=False)
@@ -194,15 +191,15 @@ def _of(edges: Edges, places: Int64Array) -> tuple[pa.Table, list[tuple[int, int
 # --- top-down ---------------------------------------------------------------------------------------------------------
 
 
-def _ask(figures: Figures, size: Size, edges: Edges, query: str) -> None:
-    random = np.random.default_rng(29)
-    nodes = np.unique(np.concatenate([edges.sources, edges.targets]))
+def _ask(figures: Figures, size: Size, edges: Callable[[], Edges], query: str) -> None:
+    random, graph = np.random.default_rng(29), edges()
+    nodes = np.unique(np.concatenate([graph.sources, graph.targets]))
     asked = random.choice(nodes, size.asked).tolist()
-    forward = _Adjacent.of(edges.sources, edges.targets)
-    backward = _Adjacent.of(edges.targets, edges.sources)
+    forward = _Adjacent.of(graph.sources, graph.targets)
+    backward = _Adjacent.of(graph.targets, graph.sources)
     samples, rows = list[float](), 0
     with wukongs.Engine() as engine:
-        engine.apply(edges.table(edges.there()))
+        engine.apply(graph.table(graph.there()))
         if query == SG_QUERY:
             engine.add_rules(MAGIC_SG)
             prepared = engine.prepare(f"{P}SELECT ?y {{ ?x :sg ?y }}")

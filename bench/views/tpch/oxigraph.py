@@ -1,4 +1,4 @@
-"""pyoxigraph in a process of its own, asked at most so long: `python -m wukongs.bench.views.tpch.oxigraph FILE SECONDS`.
+"""pyoxigraph in a process of its own, asked for so long at most: `python -m ...tpch.oxigraph FILE SECONDS`.
 
 A query of pyoxigraph cannot be interrupted. So each is answered by a fork of the process that has the triples, which is
 killed if it takes too long. It says `ready`, and answers lines, each a query as JSON, with one line each: its rows and

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +26,6 @@ from wukongs.bench.peers import PeerMissing
 BASE = "http://example.org/tpch/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 QUERIES = Path(__file__).parent
-NUMBERS = range(1, 23)
 GENERATOR = "tpchgen-cli"
 KEYS = {
     "region": ("r_regionkey",),
