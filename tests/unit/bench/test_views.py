@@ -1,4 +1,4 @@
-"""The benchmark of live views: its graphs and its own answers, and that a run at a tiny size is checked and measured."""
+"""The benchmark of live views: its graphs and own answers, and that a tiny run is checked and measured."""
 
 from __future__ import annotations
 
