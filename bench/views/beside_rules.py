@@ -18,9 +18,10 @@ from wukongs.bench.peers.dataflow import NAME, Change, Dataflow, numbers_of
 from wukongs.bench.rules.data import EX
 from wukongs.bench.views.figures import SETTLE_S, Figures, followed
 
-BOTTOM_UP, CORRECTION = "bottom-up", "correction"
+BOTTOM_UP, CORRECTION, LONGEST = "bottom-up", "correction", "longest correction"
 CHUNK = 1_000_000
 RULES_S = 1800
+"""How long one change may take: the first one that needs the ranks of what follows derives all of it anew."""
 Pairs = Iterable[tuple[int, int]]
 
 
@@ -49,7 +50,7 @@ class Sides:
         """view: of the program. Raises PeerMissing."""
         peer = Dataflow.start(view, may_build=may_build)
         try:
-            with wukongs.Engine(rules_timeout_s=RULES_S) as engine:
+            with wukongs.Engine(settings={"rules_timeout_s": RULES_S}) as engine:
                 yield Sides(engine, relations, peer)
         finally:
             peer.close()
@@ -103,6 +104,7 @@ class Sides:
         """Add the samples since the last call as figures of a case."""
         for who, values in self.samples.items():
             figures.add(CORRECTION, values, "ms", who, self.rows // len(values), **case)
+            figures.add(LONGEST, [max(values)], "ms", who, None, **case)
         self.samples, self.rows = {}, 0
 
     def _change(self, tables: Sequence[Sequence[pa.Table]]) -> Change:

@@ -175,19 +175,18 @@ def run(session: Session, data: Path | None = None) -> None:
         session.record.skipped(EXPERIMENT, ALL, WUKONGS, session.case, f"{MISSING}{error}")
         return
     session.record.about["versions"]["duckdb"] = duckdb.version
-    session.record.about["data"]["rows"] = sum(map(len, tables.values()))
     checked = f"DuckDB {duckdb.version}"
     with wukongs.Engine() as engine:
         stream = Stream(engine, duckdb, tables, size.scale)
         filled = int(size.all[0].share * len(stream.agenda))
         last = size.all[-1].rows
         body = partial(_all_at_once, stream=stream, phases=size.all)
-        measure(session, EXPERIMENT, ALL, checked, RATE, body, rows=last)
+        measure(session, EXPERIMENT, ALL, checked, RATE, body, batch=last)
         stream.close()
         stream.fill(filled)
         for name in TPCH_QUERIES:
             body = partial(_alone, stream=stream, phases=size.alone)
-            measure(session, EXPERIMENT, name, checked, LATENCY, body, rows=size.alone[-1].rows)
+            measure(session, EXPERIMENT, name, checked, LATENCY, body, batch=size.alone[-1].rows)
             stream.close()
         _ask_anew(session, stream, size)
     _tell_ratios(session, size)
@@ -200,9 +199,9 @@ def _all_at_once(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> N
         say(f"  batches of {phase.rows:,} rows")
         steps = list(stream.follow(figures, phase))
         for metric in ("store", "change", "latency"):
-            figures.add(metric, [one[metric] for one in steps], rows=phase.rows)
+            figures.add(metric, [one[metric] for one in steps], batch=phase.rows)
         rates = [1e3 * one["triples"] / one["latency"] for one in steps]
-        figures.add(RATE, rates, "triples/s", rows=phase.rows)
+        figures.add(RATE, rates, "triples/s", batch=phase.rows)
 
 
 def _alone(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> None:
@@ -214,7 +213,7 @@ def _alone(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> None:
     for phase in phases:
         steps = list(stream.follow(figures, phase))
         for metric in ("store", "change", LATENCY):
-            figures.add(metric, [one[metric] for one in steps], rows=phase.rows)
+            figures.add(metric, [one[metric] for one in steps], batch=phase.rows)
     figures.add("kept", [view.stats()["kept_bytes"]], "bytes")
     figures.add("refreshed parts", [view.explain().count("refresh")], "parts")
 
@@ -224,7 +223,7 @@ def _alone(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> None:
 
 def _ask_anew(session: Session, stream: Stream, size: Size) -> None:
     """Ask each query anew over the rows that are there: as the views of the batches of 1,000 rows would be."""
-    case = {**session.case, "rows": size.alone[0].rows}
+    case = {**session.case, "batch": size.alone[0].rows}
     names = [
         name
         for name in TPCH_QUERIES
@@ -297,7 +296,7 @@ def _ask_one_anew(
 def _tell_ratios(session: Session, size: Size) -> None:
     """Write the geometric mean of how many times as fast the views are as asking anew. One that was given up counts as
     if it had taken just as long as it was given; one with another answer, or none, is left out."""
-    case = {**session.case, "rows": size.alone[0].rows}
+    case = {**session.case, "batch": size.alone[0].rows}
     record = session.record
     for who in (OURS_ANEW, DUCKDB_ANEW, OXIGRAPH_ANEW):
         ratios = list[float]()
