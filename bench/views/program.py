@@ -3,7 +3,7 @@ may point to the same memory (Graspan's dataflow and points-to analyses).
 
 The program is drawn: procedures of a few variables, assignments from earlier variables of the procedure, calls that
 assign to the first variable of another one. Of points-to, each fifth edge is a dereference of a variable, whose memory
-is loaded from or stored to. All that follows is compared by the hashes of its rows before a time is written; then
+is loaded from or stored to. All triples that follow are compared by the hashes of their rows before a time is written; then
 assignments are removed one by one, and each correction is compared."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUERIES = (DATAFLOW, POINTS_TO)
 EDGES, QUICK_EDGES = 10_000_000, 300
 REMOVED, QUICK_REMOVED = 1000, 5
 VARIABLES = 5
-"""Of a procedure."""
+"""The variables of a procedure."""
 CALLED = 0.2
 """The share of the procedures that another one calls."""
 P = f"PREFIX : <{EX}> "

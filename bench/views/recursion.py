@@ -2,9 +2,9 @@
 edges come and go, and the closures of one node from prepared queries.
 
 Graphs as in the papers on shared arrangements (section 6.3.1): tree-11, grid-150, gnp of 10,000 nodes and 100,000
-edges. What follows from them bottom-up is up to 2,000,000,000 triples, so smaller ones are closed. All that follows,
-and each correction, is compared by the hashes of its rows before a time is written; top-down answers with plain
-arrays."""
+edges. Up to 2,000,000,000 triples follow from them bottom-up, so smaller ones are closed. All triples that follow, and
+each correction, are compared by the hashes of their rows before a time is written; top-down answers with plain arrays.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ SG_QUERY = "sg(x,?)"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of the graphs. reach: nodes, and twice as many edges; batches: of the corrections, by their number of edges;
-    asked: arguments of each top-down query."""
+    """The sizes of the graphs. reach: nodes, and twice as many edges; batches: how many corrections of each number of
+    edges; asked: arguments of each top-down query."""
 
     tree: tuple[int, int]
     small_tree: tuple[int, int]
