@@ -123,8 +123,9 @@ COVERS: Mapping[str, Mapping[str, str]] = {
         "store": "the call of apply itself",
         "change": "the moves of the views, by their own count",
         "triples": "triples inserted and deleted over the latency of their batch",
-        "up to date": "from the end of apply until the columns of the report are ready; asked anew: from the text to "
-        "its rows, over all rows that have arrived by then",
+        "up to date": "from the end of apply until the columns of the report are ready, or the view's own move if that "
+        "took longer, since it may begin before; asked anew: from the text to its rows, over all rows that have "
+        "arrived by then",
         "times as fast as asked anew": "the geometric mean over the queries that were answered rightly (rows: how many "
         "of the 22); an answer that was given up counts as if it had taken as long as it was given, so the true mean "
         "is greater",

@@ -3,8 +3,8 @@ may point to the same memory (Graspan's dataflow and points-to analyses).
 
 The program is drawn: procedures of a few variables, assignments from earlier variables of the procedure, calls that
 assign to the first variable of another one. Of points-to, each fifth edge is a dereference of a variable, whose memory
-is loaded from or stored to. All triples that follow are compared by the hashes of their rows before a time is written; then
-assignments are removed one by one, and each correction is compared."""
+is loaded from or stored to. All triples that follow are compared by the hashes of their rows before a time is written;
+then assignments are removed one by one, and each correction is compared."""
 
 from __future__ import annotations
 

@@ -135,12 +135,15 @@ class Stream:
         )
         for content, one in zip(self.contents.values(), reports, strict=True):
             content.add(one)
+        change_ms = sum(view.stats()["last_change_us"] for view in self.views.values()) / 1e3
+        after_ms = all_ms - stored_ms
         return {
             "triples": float(triples),
             "store": stored_ms,
             "latency": all_ms,
-            "change": sum(view.stats()["last_change_us"] for view in self.views.values()) / 1e3,
-            LATENCY: all_ms - stored_ms,
+            "change": change_ms,
+            # A move may begin, or even end, before apply returns.
+            LATENCY: max(after_ms, change_ms) if any(reports) else after_ms,
         }
 
     def check(self, figures: Figures, what: str) -> None:
