@@ -61,7 +61,7 @@ class Size:
 FULL = Size(
     0.1,
     (Phase(100_000, None, 1, 0.7), Phase(1000, 100, 10), Phase(1, 200, 50)),
-    (Phase(1000, 10, 10), Phase(1, 30, 30)),
+    (Phase(1000, 5, 5), Phase(1, 30, 30)),
     20.0,
 )
 QUICK = Size(
