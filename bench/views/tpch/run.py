@@ -313,5 +313,7 @@ def _tell_ratios(session: Session, size: Size) -> None:
         if ratios and not session.queries:
             mean = math.exp(float(np.mean(np.log(ratios))))
             told = {**case, "asked": who.partition(",")[0]}
+            if record.is_done(EXPERIMENT, GEOMETRIC_MEAN, WUKONGS, told):
+                continue
             key = (EXPERIMENT, GEOMETRIC_MEAN, WUKONGS, told, FASTER)
             record.measured(*key, [mean], unit="times", rows=len(ratios), checked="DuckDB")
