@@ -71,12 +71,7 @@ def test_each_view_is_checked_and_measured_and_the_page_says_so(tmp_path: Path) 
     for picture in ("tpch-up-to-date-medians", "anew-up-to-date-medians"):
         assert f"](report-pictures/{picture}.svg)" in page
         assert "<svg" in (tmp_path / "report-pictures" / f"{picture}.svg").read_text(encoding="utf-8")
-    assert (
-        bench(
-            tmp_path,
-        )
-        == found
-    ), "nothing is measured again"
+    assert bench(tmp_path) == found, "nothing is measured again"
 
 
 @pytest.mark.slow
