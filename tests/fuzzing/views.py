@@ -47,7 +47,7 @@ PATHS_SHARE = 0.3
 """The share of the others that have views of paths."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
-RARE, RARE_FACTOR = ("refresh", "search"), 5
+RARE, RARE_FACTOR = ("refresh", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"), 5
 """These operators have to be in a smaller share: few texts need them."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
 """The views that have arguments; and the contents of an argument that have to be among those that are compared."""
@@ -57,7 +57,7 @@ TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("iterate", "origins", "search"),
+    *("iterate", "origins", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"),
     *("template", "constant", "groups", "distinct", "content", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )

@@ -24,7 +24,7 @@ from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.core import Core
+from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.made_streams import Made
 from wukongs.live.query_constants import constants_of
 from wukongs.live.query_source import QuerySource
@@ -582,10 +582,22 @@ class FollowingView(MakesByPeriods):
         assert report.time_ms is not None, "the end of a period"
         change = given.change(found, self._terms)
         with self._core.lock:
-            is_late = report.time_ms <= made.decided_to_ms
+            decided_ms, is_by_wall = made.decided_to_ms, self._core.sealed_ms is None
+            is_late = report.time_ms <= decided_ms
+            if decided_ms == NOT_YET_MS and is_by_wall and not len(change):  # nothing yet: it is not to stand anywhere
+                given.give(change, report.sn)
+                return
         if is_late:  # its periods were of wall time before some stream has closed anything
+            if not given.is_late:
+                log.warning(
+                    "view %s: the stream that it makes stands at %d ms, by wall time, and event time is at %d ms: it "
+                    "gets nothing before. Declare a stream of event time before the view",
+                    *(self.name, decided_ms, report.time_ms),
+                )
+            given.is_late = True
             given.owe(change)
             return
+        given.is_late = False
         pushed = self.rendered(replace(report, rows=change), report.after) if len(change) else None
         if self.journal is not None and pushed is not None:
             with self._core.lock:
