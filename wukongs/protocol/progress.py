@@ -194,7 +194,7 @@ def knows(report: Report, index: int) -> bool:
 
 
 class HeldAnywhere(NamedTuple):
-    """Needs of readers that all nodes meet.
+    """The versions that readers need of all nodes.
 
     oldest_sn: the oldest SN at which readers are or may begin on any node that takes part.
     oldest_firing: the oldest firing that they hold.

@@ -94,7 +94,7 @@ class CompiledPlans:
 
     @property
     def sizes(self) -> list[int] | None:
-        """What changes with the size of a window, by a factor; None while plans for other sizes do."""
+        """Numbers that change when the size of a window has changed by a factor; None while plans for others do."""
         return None if self._memo.is_stale else self.windows.changes()
 
     def route(self, wanted: FilteredBgp, bound: tuple[Variable, ...], rows: int) -> Route:
