@@ -108,7 +108,8 @@ class Followed:
             return bool(self.sum)
         is_graph = self.query.form == "construct"
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
-        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.query.variables, is_graph)
+        names = ("argument", *self.query.variables) if self.names else self.query.variables
+        return answers.of_rows(list(self.sum.elements()), () if is_graph else names, is_graph)
 
     def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
         """Return the rows of one argument, without its number."""
