@@ -123,11 +123,13 @@ class FollowingView(MakesByPeriods):
         journal: ViewJournal | None = None,
         of: int = 0,
         table: str | None = None,
+        readers: ViewJournal | None = None,
     ) -> None:
         """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
         StreamError if a text would read what is made of its own triples. arguments: None: it is registered without
         bindings. journal: None: the engine has no data folder, or only reads it; of: the record that registered the
-        view; table: the digest of its first table of arguments. Called with the engine's lock held."""
+        view; table: the digest of its first table of arguments; readers: of the positions of its readers, None: nothing
+        keeps them. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source = query.registration.name, source._replace(bindings=None)
         self._own: Snapshot | None = snapshot
@@ -152,7 +154,7 @@ class FollowingView(MakesByPeriods):
         """To the constants of the text, whose ids stay theirs."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
-        self.view_readers = ViewReaders(core, self, journal)
+        self.view_readers = ViewReaders(core, self, readers)
         self._stops: deque[Stop] = deque()
         self._is_stopping = False
         """The move under way is to one of them."""
@@ -709,18 +711,21 @@ class FollowingView(MakesByPeriods):
                     with self.log.changed:
                         cursor.begin_again()
                 if isinstance(error, CompactedError) and core.reach is not None:
-                    with core.lock:
-                        self.begin_anew()
-                        self._wake()
-                    forgotten = (
-                        f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
-                    )
-                    raise NodeUnavailable(forgotten) from error
+                    raise self._forgotten(snapshot) from error
                 raise
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
         return LoggedReport(view.query, after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
+
+    def _forgotten(self, snapshot: Snapshot) -> NodeUnavailable:
+        """Begin again, since another node cannot read a snapshot any more; return the error for who has asked."""
+        with self._core.lock:
+            self.begin_anew()
+            self._wake()
+        return NodeUnavailable(
+            f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
+        )
 
     def _evaluated(
         self, view: View, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None
