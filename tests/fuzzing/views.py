@@ -47,7 +47,10 @@ PATHS_SHARE = 0.3
 """The share of the others that have views of paths."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
-RARE, RARE_FACTOR = ("refresh", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"), 5
+RARE, RARE_FACTOR = (
+    ("refresh", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"),
+    13,
+)
 """These operators have to be in a smaller share: few texts need them."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
 """The views that have arguments; and the contents of an argument that have to be among those that are compared."""
@@ -108,7 +111,8 @@ class Followed:
             return bool(self.sum)
         is_graph = self.query.form == "construct"
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
-        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.query.variables, is_graph)
+        names = ("argument", *self.query.variables) if self.names else self.query.variables
+        return answers.of_rows(list(self.sum.elements()), () if is_graph else names, is_graph)
 
     def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
         """Return the rows of one argument, without its number."""

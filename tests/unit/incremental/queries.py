@@ -30,12 +30,13 @@ Triple = tuple[str, str, str]
 Graphs = dict[str, set[Triple]]
 
 
-def random_triples(rng: random.Random, count: int) -> list[Triple]:
+def random_triples(rng: random.Random, count: int, *, of_terms: bool = False) -> list[Triple]:
+    """of_terms: some objects are triple terms."""
     return [
         (
             rng.choice(NODES),
             rng.choice(PREDICATES),
-            rng.choice(rng.choices((NODES, NUMBERS, TRIPLE_TERMS), (14, 5, 1))[0]),
+            rng.choice(rng.choices((NODES, NUMBERS, TRIPLE_TERMS), (14, 5, of_terms))[0]),
         )
         for _ in range(count)
     ]
@@ -46,14 +47,14 @@ def quads_text(graph: str, triples: list[Triple]) -> str:
     return f"GRAPH {graph} {{ {inside} }}" if graph else inside
 
 
-def random_update(rng: random.Random, graphs: Graphs, *, of_graphs: bool = False) -> str:
+def random_update(rng: random.Random, graphs: Graphs, *, of_graphs: bool = False, of_terms: bool = False) -> str:
     """Return an update: triples are inserted, deleted, deleted and inserted again, or a graph is cleared. graphs: what
     is stored, which is changed too. of_graphs: named graphs change as often as the default graph, and all are
-    cleared more often."""
+    cleared more often; of_terms: as random_triples has it."""
     graph = rng.choices(GRAPHS, (1, 1, 1) if of_graphs else (3, 1, 1))[0]
     held, kind = graphs[graph], rng.random()
     if kind < 0.45 or not held:
-        new = random_triples(rng, rng.randint(1, 4))
+        new = random_triples(rng, rng.randint(1, 4), of_terms=of_terms)
         held.update(new)
         return f"INSERT DATA {{ {quads_text(graph, new)} }}"
     some = rng.sample(sorted(held), min(len(held), rng.randint(1, 4)))

@@ -88,7 +88,7 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = Fa
     """Follow views; return how many reports were not empty. moved: counts their operators; of_limits: all of them have
     a LIMIT; of_paths: mostly of paths. Raises AssertionError."""
     rng, reports = random.Random(f"arguments {seed}"), 0
-    graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
+    graphs = {graph: set(random_triples(rng, 14 if not graph else 6, of_terms=True)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
     with patch.object(cuts, "MARGIN_OF_EACH", seed % 3), wukongs.Engine() as engine:
         engine.update(f"INSERT DATA {{ {stored} }}")
@@ -98,7 +98,7 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = Fa
                 views.append(view)
         for step in range(STEPS):
             for _ in range(rng.choice((0, 1, 1, 3))):
-                engine.update(random_update(rng, graphs))
+                engine.update(random_update(rng, graphs, of_terms=True))
             for view in views:
                 if rng.random() < 0.4:
                     view.bind(random_rows(rng, view))

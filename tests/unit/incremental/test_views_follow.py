@@ -49,7 +49,7 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = Fa
     with such reports; of_graphs: views of GRAPH ?g and its like; of_paths: of paths, and some views lag. Raises
     AssertionError (a view's sum is not its text's answer)."""
     rng, reports = random.Random(seed), 0
-    graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
+    graphs = {graph: set(random_triples(rng, 14 if not graph else 6, of_terms=True)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
     few = patch.multiple(cuts, MARGIN=seed % 3, MARGIN_OF_EACH=seed % 3)  # the first rows of LIMIT are soon used up
     with few, wukongs.Engine() as engine:
@@ -66,7 +66,7 @@ def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = Fa
                 continue
         for step in range(STEPS):
             for _ in range(rng.choice((1, 2, 3) if of_graphs else (1, 1, 1, 3))):
-                engine.update(random_update(rng, graphs, of_graphs=of_graphs))
+                engine.update(random_update(rng, graphs, of_graphs=of_graphs, of_terms=True))
             for text, followed in views:
                 if of_paths and rng.random() < 0.15:
                     continue  # it lags, and others of its paths are ahead
