@@ -30,6 +30,7 @@ from tests.fuzzing.queries import PREFIXES, random_query, text_of
 from tests.fuzzing.trees import Tree, operators
 from wukongs.incremental import cuts
 from wukongs.incremental.operators import operators_of
+from wukongs.live.views import shared_views
 from wukongs.store import trace
 
 VIEWS, CHANGES = 12, 6
@@ -168,7 +169,8 @@ def fuzz_life(seed: str) -> Lives:
         data, pool = _shared(rng, data), _shared(rng, pool)
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
     sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else each change would be known
-    with few, sealed, wukongs.Engine() as engine:
+    alone = patch.object(shared_views, "ALONE_MAX", rng.choice((0, 4)))  # else no view would move with others
+    with few, sealed, alone, wukongs.Engine() as engine:
         engine.load(io.BytesIO(nquads(data)), format="nq")
         stream = engine.stream(STREAM, batch_ms=10)
         views, late = list[Followed](), list[Followed]()
