@@ -33,9 +33,9 @@ def register(engine: wukongs.Engine, name: str, text: str, **options: Any) -> An
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets the name of each view that moves by itself, or gets its rows from those of its shape."""
     found = list[str]()
-    for name in ("advance", "put_share"):
+    for name, call in (("advance", LiveView.advance), ("put_share", LiveView.put_share)):
 
-        def noted(self: LiveView, *given: Any, call: Any = getattr(LiveView, name)) -> None:
+        def noted(self: LiveView, *given: Any, call: Any = call) -> None:
             found.append(self.name)
             call(self, *given)
 

@@ -187,6 +187,7 @@ class FollowingView(MakesByPeriods):
     def _lay_out(self, query: Query) -> None:
         """Make the operators of a text. They have nothing yet: is_anew."""
         assert query.registration is not None
+        assert self._quiet is None, "it is where others look for its text"
         registration = query.registration
         self.query = query
         constants = constants_of(query)
@@ -201,6 +202,7 @@ class FollowingView(MakesByPeriods):
         """The operators have kept nothing yet: they are built before the next change."""
         self._make_view()
         self.shape = self._shape_of(query)
+        self.group: SharedViews[Any] | None = None
 
     def _shape_of(self, query: Query) -> Shape | None:
         """Return the shape of a text by which it moves with others; None: it moves by itself."""

@@ -357,6 +357,7 @@ class LiveView(FollowingView):
                 self._check_is_restored()
                 if self.journal is not None:
                     self.journal.change(self.of, "pause", given=self._written_given())
+                self.awake()
                 self._void_move()
                 self._lay_out(self.query)
                 self._give_back()

@@ -6,10 +6,10 @@ shapes and the other views cost that it concerns, however many there are."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from wukongs.csparql.algebra import Query
 from wukongs.incremental.interests import Key
@@ -18,9 +18,6 @@ from wukongs.live.core import Core
 from wukongs.live.views.shared_views import SharedViews, SharingView
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_log import Position, ViewLog
-
-APART_S = 60.0
-"""Views that could not be moved together do not try it again before so long."""
 
 
 class MovedView(SharingView, Protocol):
@@ -67,11 +64,8 @@ class QuietViews(Generic[V]):
         self._by_key: defaultdict[Key, dict[V | SharedViews[V], int]] = defaultdict(dict)
         """Which views a triple concerns; those that move together as one, with the number of views that have the
         key."""
-        self._shapes: dict[Query, SharedViews[V]] = {}
-        self._groups: dict[V, SharedViews[V]] = {}
-        """Views that may be moved with others, and these."""
-        self._apart: dict[Query, float] = {}
-        """Until when views of a shape move by themselves, since they could not be moved together (time.monotonic())."""
+        self._shapes: WeakValueDictionary[Query, SharedViews[V]] = WeakValueDictionary()
+        """Those of all views that have been quiet."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -105,33 +99,35 @@ class QuietViews(Generic[V]):
 
     def _enter(self, view: V) -> None:
         """Have changes find a view, or those of its shape."""
-        shape = view.shape
-        if shape is None or self._apart.get(shape.query, 0.0) > time.monotonic():
-            self._index(view, view)
+        keys, shape, group = self._keys[view], view.shape, view.group
+        if shape is None:
+            self._index(keys, view)
             return
-        self._apart.pop(shape.query, None)
-        group = self._shapes.get(shape.query)
         if group is None:
-            group = self._shapes[shape.query] = SharedViews(self._core, shape)
-        self._groups[view] = group
-        was_shared = group.is_shared
-        others = [] if was_shared else list(group.members)
-        if not group.add(view) and not was_shared:
-            self._index(view, view)
-            return
-        for one in others:
-            self._unindex(one, one)
-        for one in (*others, view):
-            self._index(one, group)
-            one.begin_shared()
+            group = self._shapes.get(shape.query)
+            if group is None:
+                group = self._shapes[shape.query] = SharedViews(self._core, shape)
+            view.group = group
+        if group.is_shared:
+            group.add(view)
+            self._index(keys, group)
+            view.begin_shared()
+        elif group.add(view):
+            for one in group.members:
+                if one is not view:
+                    self._unindex(self._keys[one], one)
+                self._index(self._keys[one], group)
+                one.begin_shared()
+        else:
+            self._index(keys, view)
 
-    def _index(self, view: V, holder: V | SharedViews[V]) -> None:
-        for key in self._keys[view]:
+    def _index(self, keys: Iterable[Key], holder: V | SharedViews[V]) -> None:
+        for key in keys:
             known = self._by_key[key]
             known[holder] = known.get(holder, 0) + 1
 
-    def _unindex(self, view: V, holder: V | SharedViews[V]) -> None:
-        for key in self._keys[view]:
+    def _unindex(self, keys: Iterable[Key], holder: V | SharedViews[V]) -> None:
+        for key in keys:
             known = self._by_key[key]
             known[holder] -= 1
             if not known[holder]:
@@ -142,37 +138,41 @@ class QuietViews(Generic[V]):
     def give(self, view: V) -> None:
         """Have a view be awake, with a hold of its snapshot."""
         assert self.snapshot is not None
-        group = self._groups.pop(view, None)
-        is_shared = group is not None and group.is_shared
-        self._unindex(view, group if group is not None and is_shared else view)
-        del self._keys[view]
-        if group is not None:
-            group.remove(view)
-            if not group.members:
-                assert view.shape is not None
-                del self._shapes[view.shape.query]
+        shared, keys = self.shared(view), self._keys.pop(view)
+        if shared is None:
+            self._unindex(keys, view)
+            if view.group is not None:
+                view.group.members.pop(view, None)
+        else:
+            for left in shared.remove(view, keys):
+                self._unindex(left, shared)
         self.awake[view] = None
-        view.end_quiet(self._snapshots.hold(self.snapshot), is_shared=is_shared)
+        view.end_quiet(self._snapshots.hold(self.snapshot), is_shared=shared is not None)
         if not self._keys:
             self._snapshots.release(self.snapshot)
             self.snapshot = None
 
+    def prepare(self, group: SharedViews[V]) -> None:
+        """Have views that are about to move together take in those that have come, and let go those that have left."""
+        for left in group.prepare():
+            self._unindex(left, group)
+
     def part(self, group: SharedViews[V]) -> None:
         """Have views that could not be moved together move by themselves, for a while."""
-        self._apart[group.shape.query] = time.monotonic() + APART_S
         for view in list(group.members):
             self.give(view)
+        group.part()
 
     def shared(self, view: V) -> SharedViews[V] | None:
         """Return the views with which a quiet one moves; None: it moves by itself."""
-        group = self._groups.get(view)
-        return None if group is None or not group.is_shared else group
+        group = view.group
+        return group if group is not None and group.is_shared and view in group.members else None
 
     def concerned(self, change: Change | None) -> tuple[list[V], list[SharedViews[V]]]:
         """Return the views that a change may concern, and those that move together of which it may concern one.
         change: None: it is not known."""
         if change is None or change.count > TRIPLES_MAX:
-            groups = [group for group in self._shapes.values() if group.is_shared]
+            groups = [group for group in list(self._shapes.values()) if group.is_shared and group.members]
             return [view for view in self._keys if self.shared(view) is None], groups
         found = dict[V | SharedViews[V], int]()
         for key in _keys_of(change):

@@ -407,7 +407,7 @@ class Views:
                 for view in views:
                     quiet.give(view)
                 for group in groups:
-                    group.prepare()
+                    quiet.prepare(group)
             moved = [(group, group.advance(before, to, change, reader)) for group in groups]
             with core.lock:
                 for group, shares in moved:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from itertools import pairwise
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from wukongs.csparql.terms import Term
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
+from wukongs.incremental.interests import Key
 from wukongs.incremental.lifted import Lifted, reserved_ids
 from wukongs.incremental.lookups import keeps_any
 from wukongs.incremental.versions import Change, Evaluation
@@ -44,14 +46,18 @@ ALONE_MAX = 4
 """Up to this many views of a shape move by themselves: a few are quicker by plans with their constants."""
 COMPUTED_MIN = 1 << 14
 """Computed terms that the views of a shape may have before those that they need no more are forgotten."""
+APART_S = 60.0
+"""Views that could not be moved together do not try it again before so long."""
 
 
 class SharingView(Protocol):
     """A view as it is moved together with others.
 
-    name: by which it is registered."""
+    name: by which it is registered.
+    group: the views of its shape; None: it was not quiet yet."""
 
     name: str
+    group: SharedViews[Any] | None
 
     @property
     def shape(self) -> Shape | None:
@@ -83,45 +89,63 @@ class SharedViews(Generic[V]):
 
     shape: theirs.
     is_shared: they move together; else each by itself, being few, or having no rule that serves all of them.
-    members: the views, with their numbers; None: of one that has come since the last change."""
+    members: the views, with their numbers; None: of one that has come since the last change.
+    left: numbers of views that have left since the last change, with the keys of what concerns them: as long as they
+    are bound, the operators have to take what concerns them, too."""
 
     def __init__(self, core: Core, shape: Shape) -> None:
         self._core, self.shape = core, shape
         self.members: dict[V, int | None] = {}
+        self.left: dict[int, tuple[Key, ...]] = {}
         self.is_shared = self._is_refused = False
-        self._views: dict[int, V] = {}
-        self._terms_of: dict[int, Int64Array] = {}
-        """The arguments that are bound, by their numbers: the ids of the constants of a view."""
-        self._left = list[int]()
-        """Numbers of views that have left since the last change."""
-        self._lifted = Lifted(BoundQuery(shape.query, tuple(map(hole, range(len(shape.constants))))))
-        self._arguments = Arguments(self._lifted.hidden)
-        self._bound = ZSet.empty(self._arguments.variables)
-        """The change of the arguments that the next move takes first."""
+        self._apart_until_s = 0.0
+        """They could not be moved together, and do not try it again before (time.monotonic())."""
         self._known: dict[Term, int] = {}
-        self._view: View | None = None
-        self._is_installed = self._keeps = False
-        """Some operator keeps something; it has that of all arguments."""
         self._computed_max = COMPUTED_MIN
 
     def add(self, view: V) -> bool:
         """Take one more view; return whether they are to move together from now on."""
         self.members[view] = None
-        if self.is_shared or self._is_refused or len(self.members) <= ALONE_MAX:
+        may_share = not self._is_refused and len(self.members) > ALONE_MAX
+        if self.is_shared or not may_share or self._apart_until_s > time.monotonic():
             return False
+        self._lifted = Lifted(BoundQuery(self.shape.query, tuple(map(hole, range(len(self.shape.constants))))))
         known = {term: view.constant_ids[term] for term in constants_of(self.shape.query)}
         self._known = known | reserved_ids(len(self.shape.constants))  # each member has a reference to them
-        self._make_view()
-        assert self._view is not None
+        self._begin()
         self._is_refused = self._view.is_refreshed or self._view.takes_each
         self.is_shared = not self._is_refused
         return self.is_shared
 
-    def remove(self, view: V) -> None:
+    def remove(self, view: V, keys: tuple[Key, ...]) -> list[tuple[Key, ...]]:
+        """Let a view go that has moved with others. keys: of what concerns it. Return the keys of views of which
+        nothing is left here."""
         number = self.members.pop(view)
         if number is not None:
             del self._views[number]
-            self._left.append(number)
+            self.left[number] = keys
+        elif self.members:
+            return [keys]
+        if self.members:
+            return []
+        gone = [*self.left.values(), *([keys] if number is None else [])]
+        self.is_shared, self.left = False, {}
+        return gone
+
+    def part(self) -> None:
+        """Move by themselves, for a while. Called when all views have left."""
+        assert not self.members, self.members
+        self._apart_until_s = time.monotonic() + APART_S
+
+    def _begin(self) -> None:
+        """Begin without arguments."""
+        self._views: dict[int, V] = {}
+        self._terms_of: dict[int, Int64Array] = {}
+        """The arguments that are bound, by their numbers: the ids of the constants of a view."""
+        self._arguments = Arguments(self._lifted.hidden)
+        self._bound = ZSet.empty(self._arguments.variables)
+        """The change of the arguments that the next move takes first."""
+        self._make_view()
 
     def _make_view(self) -> None:
         core, query = self._core, self._lifted.query
@@ -130,14 +154,16 @@ class SharedViews(Generic[V]):
         )
         self._view, self._is_installed = View(query, evaluation, 0, EMPTY), False
         self._keeps = keeps_any(self._view.top)
+        """Some operator keeps something; where it is installed, that of all arguments."""
 
     def _ids(self) -> ConstantIds:
         return ConstantIds(ids_of(self._core), self._known)
 
     # --- a move -------------------------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Give numbers to the views that have come since the last change, and unbind those that have left."""
+    def prepare(self) -> list[tuple[Key, ...]]:
+        """Give numbers to the views that have come since the last change, and unbind those that have left; return the
+        keys of these."""
         new = [view for view, number in self.members.items() if number is None]
         constants = [self._constants(view) for view in new]
         width = len(self.shape.constants)
@@ -146,12 +172,12 @@ class SharedViews(Generic[V]):
         numbers: Int64Array = decimal_parts(bound.table.column(NUMBER))[0]
         for view, number, ids in zip(new, numbers.tolist(), constants, strict=True):
             self.members[view], self._views[number], self._terms_of[number] = number, view, ids
-        if self._left:
-            gone = np.array([self._terms_of.pop(number) for number in self._left], np.int64).reshape(-1, width).T
-            ids = integer_ids(np.array(self._left, np.int64))
+        if self.left:
+            gone = np.array([self._terms_of.pop(number) for number in self.left], np.int64).reshape(-1, width).T
+            ids = integer_ids(np.array([*self.left], np.int64))
             bound = bound.plus(ZSet.of(BindingTable(self._arguments.variables, (ids, *gone), len(ids)), -1))
-            self._left = []
-        self._bound = bound
+        left, self.left, self._bound = [*self.left.values()], {}, bound
+        return left
 
     def _constants(self, view: V) -> Int64Array:
         assert view.shape is not None
@@ -170,7 +196,6 @@ class SharedViews(Generic[V]):
         except Exception:
             log.exception("views of a shape have failed, and move by themselves")
         else:
-            assert self._view is not None
             terms = self._view.evaluation.terms
             if terms.computed_count > self._computed_max:
                 self._make_view()
@@ -180,7 +205,6 @@ class SharedViews(Generic[V]):
 
     def _moved(self, before: Snapshot, to: Snapshot, change: Change | None, limits: Limits, reader: DataTexts) -> ZSet:
         view = self._view
-        assert view is not None
         evaluation = view.evaluation
         evaluation.resolve, evaluation.limits = self._ids(), limits
         evaluation.terms = evaluation.terms.renewed(reader)
@@ -208,12 +232,10 @@ class SharedViews(Generic[V]):
     @property
     def size_bytes(self) -> int:
         """The bytes that the operators and the arguments take."""
-        assert self._view is not None
         return self._view.kept_bytes + self._arguments.size_bytes
 
     def explain(self, *, analyze: bool = False) -> str:
         """Return the operators as text, as View.explain."""
-        assert self._view is not None
         return f"one of {len(self.members)} views of a shape\n{self._view.explain(analyze=analyze)}"
 
 
@@ -242,7 +264,7 @@ def _by_number(found: ZSet) -> Iterator[tuple[int, ZSet]]:
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts):
         places = order[first:last]
         columns = tuple(column[places] for column in found.table.columns[1:])
         rows = BindingTable(found.variables[1:], columns, last - first)
