@@ -28,8 +28,9 @@ The rules, with d for the change of a part, f for its content before and t for i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
@@ -90,10 +91,10 @@ FEW_ROWS = 256
 """Up to this many rows are explored from one by one; above it, rows with equal bindings are explored from once."""
 
 
-def _applied(node: Node, above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
-    """Return rows after a filter or BIND, with their weights."""
+def _applied(names: Sequence[Variable], above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
+    """Return rows after a filter or BIND, with their weights. names: of their variables then."""
     if not len(rows):
-        return ZSet.empty(names_of(node))
+        return ZSet.empty(names)
     return ZSet.of_weighted(above.run(evaluation, stored, rows.weighted()))
 
 
@@ -104,24 +105,40 @@ def _over(node: Filter | Extend | Project | Group) -> Above:
 
 @dataclass(slots=True)
 class Linear:
-    """Filter, extend or project: applied to the rows of the change, whatever the rest is. Keeps nothing."""
+    """Filters and BINDs above each other, or a projection: applied to the rows of the change, whatever the rest is.
+    Keeps nothing.
 
-    node: Filter | Extend | Project
+    nodes: from the top one down."""
+
+    nodes: tuple[Filter | Extend | Project, ...]
     children: tuple[Operator, ...]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
     _above: Above = field(init=False)
+    _names: tuple[Variable, ...] = field(init=False)
     kind = "linear"
     keeps = False
     kept_bytes = 0
 
     def __post_init__(self) -> None:
-        self._above = _over(self.node)
+        self._above, self._names = Above(self._over), names_of(self.nodes[0])
+
+    @staticmethod
+    def of(node: Filter | Extend | Project, evaluation: Evaluation) -> Linear:
+        """Return the operator of a part, together with those below it that are applied with it."""
+        below = operator_of(node.pattern, evaluation)
+        if isinstance(below, Linear) and not any(isinstance(one, Project) for one in (node, below.nodes[0])):
+            return Linear((node, *below.nodes), below.children, evaluation)
+        return Linear((node,), (below,), evaluation)
+
+    def _over(self, known: Node) -> Node:
+        return reduce(lambda below, node: replace(node, pattern=below), reversed(self.nodes), known)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Project):
-            return rows.project(tuple(dict.fromkeys(self.node.variables)))
-        return _applied(self.node, self._above, rows, self.evaluation, stored)
+        [top, *_] = self.nodes
+        if isinstance(top, Project):
+            return rows.project(tuple(dict.fromkeys(top.variables)))
+        return _applied(self._names, self._above, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
@@ -129,7 +146,8 @@ class Linear:
     @noted
     def change(self, change: Change) -> ZSet:
         found = self._applied(self.children[0].change(change), change.after)
-        return found.consolidated() if isinstance(self.node, Project) else found  # others keep distinct rows distinct
+        is_project = isinstance(self.nodes[0], Project)
+        return found.consolidated() if is_project else found  # others keep distinct rows distinct
 
 
 @dataclass(slots=True)
@@ -285,7 +303,7 @@ class Existing:
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if self.is_flag and 0 < len(rows) <= FEW_ROWS:
             return self._flagged(rows, stored)
-        return _applied(self.node, self._above, rows, self.evaluation, stored)
+        return _applied(names_of(self.node), self._above, rows, self.evaluation, stored)
 
     def _flagged(self, rows: ZSet, stored: BatchSet) -> ZSet:
         """Apply the filter where it is a flag: explore its pattern from the rows themselves."""
@@ -443,7 +461,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
             return Existing.of(node, evaluation)
         case Filter() | Extend() | Project():
-            return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
+            return Linear.of(node, evaluation)
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
         case PathPattern() if evaluation.leaf is None:
