@@ -142,7 +142,7 @@ class QuietViews(Generic[V]):
         if shared is None:
             self._unindex(keys, view)
             if view.group is not None:
-                view.group.members.pop(view, None)
+                view.group.drop(view)
         else:
             for left in shared.remove(view, keys):
                 self._unindex(left, shared)

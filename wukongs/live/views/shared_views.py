@@ -97,6 +97,8 @@ class SharedViews(Generic[V]):
         self._core, self.shape = core, shape
         self.members: dict[V, int | None] = {}
         self.left: dict[int, tuple[Key, ...]] = {}
+        self._new: dict[V, None] = {}
+        """Members without a number."""
         self.is_shared = self._is_refused = False
         self._apart_until_s = 0.0
         """They could not be moved together, and do not try it again before (time.monotonic())."""
@@ -105,7 +107,7 @@ class SharedViews(Generic[V]):
 
     def add(self, view: V) -> bool:
         """Take one more view; return whether they are to move together from now on."""
-        self.members[view] = None
+        self.members[view] = self._new[view] = None
         may_share = not self._is_refused and len(self.members) > ALONE_MAX
         if self.is_shared or not may_share or self._apart_until_s > time.monotonic():
             return False
@@ -120,7 +122,7 @@ class SharedViews(Generic[V]):
     def remove(self, view: V, keys: tuple[Key, ...]) -> list[tuple[Key, ...]]:
         """Let a view go that has moved with others. keys: of what concerns it. Return the keys of views of which
         nothing is left here."""
-        number = self.members.pop(view)
+        number = self.drop(view)
         if number is not None:
             del self._views[number]
             self.left[number] = keys
@@ -131,6 +133,11 @@ class SharedViews(Generic[V]):
         gone = [*self.left.values(), *([keys] if number is None else [])]
         self.is_shared, self.left = False, {}
         return gone
+
+    def drop(self, view: V) -> int | None:
+        """Let a view go that has moved by itself. Return its number."""
+        self._new.pop(view, None)
+        return self.members.pop(view, None)
 
     def part(self) -> None:
         """Move by themselves, for a while. Called when all views have left."""
@@ -164,7 +171,7 @@ class SharedViews(Generic[V]):
     def prepare(self) -> list[tuple[Key, ...]]:
         """Give numbers to the views that have come since the last change, and unbind those that have left; return the
         keys of these."""
-        new = [view for view, number in self.members.items() if number is None]
+        new, self._new = [*self._new], {}
         constants = [self._constants(view) for view in new]
         width = len(self.shape.constants)
         columns = np.array(constants, np.int64).reshape(len(new), width).T
