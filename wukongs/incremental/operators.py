@@ -190,7 +190,11 @@ class Joined:
     def change(self, change: Change) -> ZSet:
         left, right = self.children
         of_left, of_right = left.change(change), right.change(change)
-        found = right.matching(of_left, change, Side.AFTER).plus(left.matching(of_right, change, Side.BEFORE))
+        found = ZSet.empty(names_of(self.node))
+        if len(of_left):
+            found = right.matching(of_left, change, Side.AFTER)
+        if len(of_right):
+            found = found.plus(left.matching(of_right, change, Side.BEFORE))
         return found.consolidated()
 
 
@@ -219,9 +223,10 @@ class Flag:
     def change(self, change: Change) -> ZSet:
         left, right = self.children
         of_left, of_right = left.change(change), right.change(change)
-        found = self._at(of_left, change, Side.AFTER)
-        if len(of_right):
-            touched = left.compatible_with(of_right.table, change, Side.BEFORE)
+        found = ZSet.empty(names_of(self.node))
+        if len(of_left):
+            found = self._at(of_left, change, Side.AFTER)
+        if len(of_right) and len(touched := left.compatible_with(of_right.table, change, Side.BEFORE)):
             after, before = (self._at(touched, change, side) for side in (Side.AFTER, Side.BEFORE))
             found = found.plus(after, before.negated())
         return found.consolidated()

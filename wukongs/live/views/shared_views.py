@@ -247,7 +247,7 @@ class SharedViews(Generic[V]):
 
 
 class Shares(Generic[V]):
-    """What a change has changed in the contents of some views. terms: they have the texts of its rows; taken_us: how
+    """The change of the contents of some views. terms: they have the texts of its rows; taken_us: how
     long it took, in microseconds."""
 
     def __init__(self, views: Mapping[int, V], found: ZSet, terms: QueryTerms, taken_us: float) -> None:
