@@ -15,19 +15,25 @@ from __future__ import annotations
 import io
 import random
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import wukongs
+from tests.faces import CLUSTERS, FACES, Face
 from tests.fuzzing import answers
 from tests.fuzzing.faults import Case
 from tests.fuzzing.graphs import EDGES, EX, GRAPHS, NODES, NUMBERS, STRINGS, Data, nquads, random_data, typed
 from tests.fuzzing.judge import EVERYTHING, ROWS_MAX, Open, Tally, World
 from tests.fuzzing.queries import PREFIXES, random_query, text_of
 from tests.fuzzing.trees import Tree, operators
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.parser import parse_query
 from wukongs.incremental import cuts
 from wukongs.incremental.operators import operators_of
 from wukongs.live.views import shared_views
@@ -46,6 +52,8 @@ RARE, RARE_FACTOR = ("refresh", "search"), 5
 """These operators have to be in a smaller share: few texts need them."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
 """The views that have arguments; and the contents of an argument that have to be among those that are compared."""
+EMBEDDED_OF = 36
+"""So many lives are of an engine in memory for one on each other face."""
 TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
@@ -62,10 +70,11 @@ TOO_BIG = "too big for others, compared with the text asked anew"
 
 @dataclass
 class Followed:
-    """One view, and the sum of the reports that a reader has got. group: the reader's cursor; bound: its arguments, by
-    number, a term for each name; names: these names."""
+    """One view, and the sum of the reports that a reader has got. query: what is kept up to date; group: the reader's
+    cursor; bound: its arguments, by number, a term for each name; names: these names."""
 
     tree: Tree
+    query: Query
     view: Any
     group: str | None = None
     names: tuple[str, ...] = ()
@@ -95,12 +104,12 @@ class Followed:
         self.sum = +self.sum
 
     def answer(self) -> answers.Answer:
-        if self.view.query.form == "ask":
+        if self.query.form == "ask":
             assert self.boolean is bool(self.sum), (self.boolean, self.sum)
             return bool(self.sum)
-        is_graph = self.view.query.form == "construct"
+        is_graph = self.query.form == "construct"
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
-        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.view.variables, is_graph)
+        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.query.variables, is_graph)
 
     def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
         """Return the rows of one argument, without its number."""
@@ -158,9 +167,10 @@ class Lives(Tally):
         self.written += other.written
 
 
-def fuzz_life(seed: str) -> Lives:
-    """Live one life."""
+def fuzz_life(seed: str, face: str | None = None) -> Lives:
+    """Live one life. face: of the engine (tests/faces.py); None: drawn, mostly one in memory."""
     rng, lives = random.Random(f"views {seed}"), Lives()
+    face = face or random.Random(f"face {seed}").choice((*FACES[1:], *["embedded"] * EMBEDDED_OF))
     data = random_data(rng, blank=False)
     pool = random_data(rng, blank=False)
     of_graphs = rng.random() < GRAPHS_SHARE
@@ -170,17 +180,18 @@ def fuzz_life(seed: str) -> Lives:
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
     sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else each change would be known
     alone = patch.object(shared_views, "ALONE_MAX", rng.choice((0, 4)))  # else no view would move with others
-    with few, sealed, alone, wukongs.Engine() as engine:
+    with few, sealed, alone, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        engine = Face(face, seed, Path(folder), stack).open()
         engine.load(io.BytesIO(nquads(data)), format="nq")
         stream = engine.stream(STREAM, batch_ms=10)
         views, late = list[Followed](), list[Followed]()
         while len(views) < VIEWS:
             tree = random_query(rng, data, of_graphs=of_graphs, of_paths=of_paths)
-            if (view := _registered(engine, tree, len(views), rng)) is None:
+            if (view := _registered(engine, tree, len(views), rng, may_be_given=face not in CLUSTERS)) is None:
                 lives.skipped += 1
             else:
                 views.append(view)
-                late.append(Followed(tree, view.view, "late"))
+                late.append(Followed(tree, view.query, view.view, "late"))
                 if rng.random() < 0.8:  # it begins now, and is read again at the end
                     late[-1].read()
         for step in range(CHANGES):
@@ -202,7 +213,8 @@ def fuzz_life(seed: str) -> Lives:
         for one, other in zip(views, late, strict=True):
             other.read()
             assert answers.same(other.answer(), one.answer()), f"seed {seed}: {text_of(one.tree)}"
-            lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)} if one.moved else ())
+            if one.moved and isinstance(one.view, wukongs.LiveView):
+                lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)})
     return lives
 
 
@@ -213,13 +225,16 @@ def _shared(rng: random.Random, data: Data) -> Data:
     return {name: list(dict.fromkeys(triples)) for name, triples in found.items()}
 
 
-def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Followed | None:
+def _registered(
+    engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random, *, may_be_given: bool
+) -> Followed | None:
+    """Register a query, None if it is refused. may_be_given: it may get arguments."""
     head = text_of(tree).removeprefix(PREFIXES)
     text = f"{PREFIXES}REGISTER QUERY v{number} AS {head}"
     options: dict[str, Any] = {"keep": rng.random() < 0.2, "unread_bytes_max": rng.choice((1, 1 << 13, 1 << 26))}
-    found = Followed(tree, None)
+    found = Followed(tree, parse_query(text_of(tree)), None)
     names = sorted({name[1:] for name in re.findall(r"\?[a-z]\b", head)})
-    if names and rng.random() < ARGUMENTS_SHARE_OF_VIEWS:
+    if names and rng.random() < ARGUMENTS_SHARE_OF_VIEWS and may_be_given:
         found.names = tuple(rng.sample(names, min(len(names), rng.choice((1, 1, 2)))))
         found.put(rng, lambda rows: options.update(bindings=rows))
     try:
@@ -247,7 +262,7 @@ def stored_quads(engine: wukongs.Engine) -> Data:
 
 def _judge(one: Followed, stored: Data, lives: Lives, rng: random.Random, place: str) -> None:
     one.read()
-    query, ours = one.view.query, one.answer()
+    query, ours = one.query, one.answer()
     lives.queries, lives.not_empty = lives.queries + 1, lives.not_empty + bool(ours)
     lives.operators.update(operators(one.tree))
     names = list(query.variables) if query.form == "select" else []
@@ -268,7 +283,7 @@ def _judge(one: Followed, stored: Data, lives: Lives, rng: random.Random, place:
 def _judge_arguments(one: Followed, stored: Data, lives: Lives, rng: random.Random, place: str) -> None:
     """Judge the content of each argument of a view."""
     one.read()
-    query, world = one.view.query, World(stored)
+    query, world = one.query, World(stored)
     assert answers.same(one.answer(), answers.of_engine(one.view.content())), f"{place}: {text_of(one.tree)}"
     assert {row[0] for row in one.sum} <= {typed(str(number), "integer") for number in one.bound}, one.bound
     is_reduced = "SELECT REDUCED" in operators(one.tree)

@@ -346,7 +346,7 @@ class Feeds:
             raise StreamError(f"query {query.name} is closed by now, and has no windows any more")
         if (known := self._feeds.get(query.name)) is not None:
             known.end()
-        feed = self._feeds[query.name] = Feed(query, relay.log.cursor(), self._threads, self._bounds, relay)
+        feed = self._feeds[query.name] = Feed(query, relay.cursor, self._threads, self._bounds, relay)
         wanted.feed = feed
         self._forget_ended()
         return feed

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from wukongs.errors import GapError, NodeUnavailable, WukongsError
-from wukongs.live.window_log import WINDOW_BYTES, UnreadBudget, WindowLog
+from wukongs.live.window_log import WINDOW_BYTES, Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.connection import Connection, Moved
@@ -37,16 +37,19 @@ class Node(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Relay:
-    """log: where its windows wait; is_wanted: whether somebody reads them; has_come: the windows that waited when it
+    """log: where its windows wait; cursor: its feed's, which is there before the first window comes (a log keeps only
+    what some cursor is to read); is_wanted: whether somebody reads them; has_come: the windows that waited when it
     began are here."""
 
     query: RemoteQuery
     is_wanted: Callable[[], bool]
     log: WindowLog = field(init=False)
+    cursor: Cursor = field(init=False)
     has_come: bool = False
 
     def __post_init__(self) -> None:
         self.log = WindowLog(self.query.name, UnreadBudget(LOG_BYTES_MAX), LOG_BYTES_MAX)
+        self.cursor = self.log.cursor()
 
     def take(self, item: WindowResult | WukongsError) -> None:
         """Take the next window, or the error in its place."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -58,41 +57,6 @@ def read(view: Any, **options: Any) -> list[Any]:
 # --- reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_view_begins_with_its_content_and_follows_with_changes(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-    [first] = read(view)
-    assert (first.is_reset, first.query, first.vars, rows(first)) == (True, "v", ["x", "z"], {("<a>", "<c>"): 1})
-    sn = update(engine, "INSERT DATA { :c :p :d }")
-    [report] = read(view)
-    assert (report.is_reset, report.after, report.snapshot, report.time_ms) == (False, first.snapshot, sn, None)
-    assert rows(report) == {("<b>", "<d>"): 1}
-    update(engine, "DELETE DATA { :b :p :c }")
-    [report] = read(view)
-    assert [(row[0].n3(), weight) for row, weight in sorted(report.changes())] == [  # type: ignore[union-attr]
-        ("<http://ex/a>", -1),
-        ("<http://ex/b>", -1),
-    ]
-    assert read(view) == []
-
-
-def test_a_row_that_occurs_twice_has_weight_two(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", snapshot=False)
-    update(engine, "INSERT DATA { :s :p :t, :u }")
-    [report] = read(view)
-    assert rows(report) == {("<s>",): 2}
-    assert report.arrow().to_pydict() == {"x": ["<http://ex/s>"], "weight": [2]}
-    assert len(list(view.content())) == 4
-
-
-def test_a_view_counts_nothing_as_one_row(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT (COUNT(*) AS ?n) WHERE { ?x :q ?y }")
-    [first] = read(view)
-    assert [cell for row in rows(first) for cell in row] == ['"0"^^<http://www.w3.org/2001/XMLSchema#integer>']
-    update(engine, "INSERT DATA { :a :q :b }")
-    [report] = read(view)
-    assert sorted(rows(report).values()) == [-1, 1]
-
-
 def test_a_count_keeps_no_rows(engine: wukongs.Engine) -> None:
     triples = " ".join(f":n{number} :p :o{number % 7} ." for number in range(5000))
     update(engine, f"INSERT DATA {{ {triples} }}")
@@ -103,26 +67,6 @@ def test_a_count_keeps_no_rows(engine: wukongs.Engine) -> None:
     assert sorted(rows(report).values()) == [-1, 1]
     assert count.stats()["kept_bytes"] < 5000
     assert [line.strip() for line in count.explain().splitlines()][-2:] == ["groups", "delta join"]
-
-
-def test_sums_that_cannot_be_kept_exactly_are_evaluated_anew(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x (SUM(?y) AS ?s) WHERE { ?x :value ?y } GROUP BY ?x", snapshot=False)
-    found = Counter[Row]()
-    for text in (
-        "INSERT DATA { :a :value 1, 2.5 . :b :value 4 }",
-        "INSERT DATA { :a :value 0.5e0 }",
-        "INSERT DATA { :a :value 'no number' . :b :value 5 }",
-        "DELETE DATA { :a :value 'no number' }",
-        "DELETE DATA { :a :value 0.5e0, 1 . :b :value 4, 5 }",
-    ):
-        update(engine, text)
-        for report in read(view):
-            found.update(rows(report))
-        content = Counter(
-            tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in view.content().texts()
-        )
-        assert +found == content, text
-    assert "kept" in view.explain()
 
 
 @pytest.mark.parametrize("order", ["", "ORDER BY ?y"])
@@ -153,105 +97,6 @@ def test_a_row_behind_the_first_ones_does_not_become_one_before_its_turn(
     assert [rows(report) for report in read(view)] == [{("<a>",): -1, ("<b>",): 1}, {("<b>",): -1, ("<c>",): 1}]
 
 
-def test_an_emptied_group_is_deleted(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x", snapshot=False)
-    update(engine, "DELETE DATA { :a :p :b }")
-    [report] = read(view)
-    assert list(rows(report).values()) == [-1]
-
-
-def test_an_ask_reports_when_its_answer_flips(engine: wukongs.Engine) -> None:
-    view = register(engine, "ASK { ?x :q ?y }")
-    [first] = read(view)
-    assert (first.is_reset, first.boolean, len(first)) == (True, False, 0)
-    update(engine, "INSERT DATA { :a :q :b }")
-    update(engine, "INSERT DATA { :b :q :c }")
-    update(engine, "DELETE DATA { :a :q :b . :b :q :c }")
-    found = read(view)
-    assert [(report.boolean, list(report.changes())) for report in found] == [(True, [((), 1)]), (False, [((), -1)])]
-    assert found[0].arrow().to_pydict() == {"ask": [True], "weight": [1]}
-    assert view.content().boolean is False
-
-
-def test_a_triple_of_a_construct_changes_when_its_first_row_comes_and_its_last_one_goes(engine: wukongs.Engine) -> None:
-    view = register(engine, "CONSTRUCT { :all :has ?y } WHERE { ?x :p ?y }", snapshot=False)
-    update(engine, "INSERT DATA { :z :p :b }")
-    assert read(view) == []
-    update(engine, "DELETE DATA { :z :p :b . :a :p :b }")
-    [report] = read(view)
-    assert rows(report) == {("<all>", "<has>", "<b>"): -1}
-
-
-def test_blank_nodes_of_a_template_have_the_same_names_when_they_go(engine: wukongs.Engine) -> None:
-    view = register(engine, "CONSTRUCT { _:n :of ?x } WHERE { ?x :p ?y }", snapshot=False)
-    update(engine, "INSERT DATA { :s :p :t }")
-    update(engine, "DELETE DATA { :s :p :t }")
-    came, went = read(view)
-    assert [(row, -weight) for row, weight in rows(came).items()] == list(rows(went).items())
-
-
-@pytest.mark.parametrize(
-    ("head", "expected"),
-    [
-        ("REGISTER RSTREAM", [{"<a>": 1, "<c>": 1}, {"<c>": 1}]),
-        ("REGISTER ISTREAM", [{"<c>": 1}]),
-        ("REGISTER DSTREAM", [{"<a>": -1}]),
-    ],
-)
-def test_an_operator_says_what_is_reported(engine: wukongs.Engine, head: str, expected: list[dict[str, int]]) -> None:
-    update(engine, "DELETE DATA { :b :p :c }")
-    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", head, snapshot=False)
-    update(engine, "INSERT DATA { :c :p :d }")
-    update(engine, "DELETE DATA { :a :p :b }")
-    reports = read(view)
-    assert [{row[0]: weight for row, weight in rows(report).items()} for report in reports] == expected
-    assert [report.is_reset for report in reports] == [head.endswith("RSTREAM")] * len(reports)
-
-
-def test_a_period_gives_its_net_change_and_ends_by_event_time(engine: wukongs.Engine) -> None:
-    stream = engine.stream("http://ex/s", batch_ms=10)
-    stream.advance(0)
-    engine.settle(30)
-    view = engine.register(f"{EX}REGISTER QUERY v COMPUTED EVERY 100ms AS SELECT ?x WHERE {{ ?x :p ?y }}")
-    engine.settle(30)
-    read(view)
-    stream.push(
-        [
-            ("<http://ex/s1>", "<http://ex/p>", "<http://ex/o>", 35),
-            ("<http://ex/s2>", "<http://ex/p>", "<http://ex/o>", 40),
-        ]
-    )
-    stream.advance(60)
-    update(engine, "DELETE DATA { :s1 :p :o }")
-    assert read(view) == []
-    stream.push(
-        [
-            ("<http://ex/s3>", "<http://ex/p>", "<http://ex/o>", 95),
-            ("<http://ex/s4>", "<http://ex/p>", "<http://ex/o>", 105),
-        ]
-    )
-    stream.advance(130)
-    engine.settle(30)
-    [report] = read(view)
-    assert (report.time_ms, rows(report)) == (100, {("<s2>",): 1, ("<s3>",): 1})
-    stream.advance(200)
-    engine.settle(30)
-    [report] = read(view)
-    assert (report.time_ms, rows(report)) == (200, {("<s4>",): 1})
-
-
-def test_a_period_of_wall_time_ends_without_streams(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", every_ms=50, snapshot=False)
-    for number in range(5):
-        engine.update(f"{EX}INSERT DATA {{ :n{number} :p :o }}")
-    found = Counter[Row]()
-    for report in view.results(timeout_s=10):
-        found.update(rows(report))
-        if found.total() == 5:
-            break
-    assert set(found.values()) == {1}
-
-
 def test_periods_are_of_event_time_from_the_first_stream_batch_on(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", every_ms=3_600_000, snapshot=False)
     engine.settle(30)
@@ -266,67 +111,7 @@ def test_periods_are_of_event_time_from_the_first_stream_batch_on(engine: wukong
     assert (report.time_ms, rows(report)) == (3_600_000, {("<s1>",): 1})
 
 
-def test_what_a_stream_adds_and_rules_conclude_is_reported(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x ?z WHERE { ?x :q ?z }")
-    read(view)
-    engine.add_rules(EX + "RULE far: CONSTRUCT { ?x :q ?z } WHERE { ?x :p ?y . ?y :p ?z }")
-    engine.settle(30)
-    [report] = read(view)
-    assert rows(report) == {("<a>", "<c>"): 1}
-    stream = engine.stream("http://ex/s", batch_ms=10)
-    stream.push([("<http://ex/c>", "<http://ex/p>", "<http://ex/d>", 5)])
-    stream.advance(10)
-    engine.settle(30)
-    [report] = read(view)
-    assert rows(report) == {("<b>", "<d>"): 1}
-    assert 10 <= report.time_ms < 20, "all up to the end of the next stream batch is closed"
-    engine.drop_rules("far")
-    engine.settle(30)
-    [report] = read(view)
-    assert set(rows(report).values()) == {-1}
-
-
 # --- readers ----------------------------------------------------------------------------------------------------------
-
-
-def test_progress_says_up_to_where_a_quiet_view_is_complete(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-    read(view)
-    sn = update(engine, "INSERT DATA { :a :other :b }")
-    assert read(view) == []
-    [report] = read(view, progress=True)
-    assert (report.is_progress, report.snapshot, list(report.changes())) == (True, sn, [])
-    assert read(view, progress=True) == []
-
-
-def test_each_named_cursor_gets_every_change_and_has_one_reader(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-    assert [report.is_reset for report in read(view, group="one")] == [True]
-    update(engine, "INSERT DATA { :c :p :d }")
-    first = view.results(timeout_s=0, group="one")
-    assert rows(next(first)) == {("<b>", "<d>"): 1}
-    assert read(view, group="one") == [], "another one reads"
-    first.close()
-    assert [rows(report) for report in read(view, group="one")] == [{("<b>", "<d>"): 1}], "it was not done with"
-    unfinished = view.results(timeout_s=0, group="other")
-    assert next(unfinished).is_reset
-    unfinished.close()
-    assert [report.is_reset for report in read(view, group="other")] == [True], "it was not done with either"
-    assert [report.is_reset for report in read(view)] == [True]
-
-
-def test_unread_reports_are_summed_and_never_dropped(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", unread_bytes_max=8192, snapshot=False)
-    for number in range(40):
-        update(engine, f"INSERT DATA {{ :n{number} :p :o }}")
-    update(engine, "DELETE DATA { :n3 :p :o }")
-    found = Counter[Row]()
-    for report in read(view):
-        assert not report.is_reset
-        found.update(rows(report))
-    assert +found == {(f"<n{number}>",): 1 for number in range(40) if number != 3}
-    assert view.stats()["reports_summed"] > 20
-    assert view.stats()["unread_bytes"] == 0
 
 
 def test_a_report_that_is_being_read_is_not_summed_with_later_ones(engine: wukongs.Engine) -> None:
@@ -341,6 +126,7 @@ def test_a_report_that_is_being_read_is_not_summed_with_later_ones(engine: wukon
         found.update(rows(report))
     assert found == {("<first>",): 1} | {(f"<n{number}>",): 1 for number in range(40)}
     assert view.stats()["reports_summed"] > 20
+    assert view.stats()["unread_bytes"] == 0
 
 
 def test_reports_are_not_summed_over_the_position_of_a_reader(engine: wukongs.Engine) -> None:
@@ -364,40 +150,6 @@ def test_reports_are_not_summed_over_the_position_of_a_reader(engine: wukongs.En
     assert behind == found
 
 
-def test_what_passes_the_budget_becomes_a_reset(engine: wukongs.Engine) -> None:
-    view = register(engine, "SELECT ?x ?y WHERE { ?x :p ?y }", unread_bytes_max=4096, snapshot=False)
-    for number in range(400):
-        engine.update(f"{EX}INSERT DATA {{ :n{number} :p :o }}")
-    engine.settle(30)
-    [report] = read(view)
-    assert report.is_reset
-    assert len(report) == 402
-    assert view.stats()["resets_for_memory"] > 0
-
-
-def test_on_result_is_called_with_each_report(engine: wukongs.Engine) -> None:
-    found: list[Any] = []
-    register(engine, PAIRS, on_result=found.append)
-    engine.settle(30)
-    update(engine, "INSERT DATA { :c :p :d }")
-    assert [(report.is_reset, len(report)) for report in found] == [(True, 1), (False, 1)]
-
-
-def test_a_reader_waits_in_the_event_loop(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-
-    async def read_two() -> list[bool]:
-        found = []
-        async for report in view.aresults(timeout_s=10):
-            found.append(report.is_reset)
-            if len(found) == 2:
-                break
-            await asyncio.to_thread(engine.update, EX + "INSERT DATA { :c :p :d }")
-        return found
-
-    assert asyncio.run(read_two()) == [True, False]
-
-
 def test_a_cursor_has_one_reader_in_event_loops_too(engine: wukongs.Engine) -> None:
     view = register(engine, PAIRS)
 
@@ -413,31 +165,7 @@ def test_a_cursor_has_one_reader_in_event_loops_too(engine: wukongs.Engine) -> N
     assert asyncio.run(read_beside()) == ([True], [True]), "the reset was not finished"
 
 
-def test_a_reader_waits_for_a_change_and_ends_with_the_view(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-    found: list[Any] = []
-    reader = threading.Thread(target=lambda: found.extend(view.results()))
-    reader.start()
-    while not found:
-        time.sleep(0.001)
-    update(engine, "INSERT DATA { :c :p :d }")
-    view.close()
-    reader.join(10)
-    assert not reader.is_alive()
-    assert [report.is_reset for report in found] == [True, False]
-
-
 # --- content, changes of the view -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_the_content_is_a_multiset_at_the_snapshot_of_the_view(engine: wukongs.Engine, keep: bool) -> None:
-    view = register(engine, "SELECT ?y WHERE { ?x :p ?y }", keep=keep)
-    sn = update(engine, "INSERT DATA { :c :p :b }")
-    content = view.content()
-    assert (content.snapshot, sorted(content.texts())) == (sn, [("<http://ex/b>",)] * 2 + [("<http://ex/c>",)])
-    assert len(view.content(at=sn - 1)) == 2
-    assert (view.stats()["kept_bytes"] > 0) is keep
 
 
 def test_a_kept_content_is_not_evaluated_anew(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,31 +206,6 @@ def test_a_plain_pattern_keeps_nothing(engine: wukongs.Engine) -> None:
     assert view.stats()["kept_bytes"] == 0
     assert view.explain() == "linear\n  delta join"
     assert "delta join: 1 rows changed last, 0 bytes kept" in view.explain(analyze=True)
-
-
-def test_a_paused_view_holds_nothing_back_and_goes_on_with_a_reset(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-    read(view)
-    view.pause()
-    update(engine, "INSERT DATA { :c :p :d }")
-    assert engine.stats()["handles"] == []
-    assert read(view) == []
-    assert "paused" in view.why()
-    with pytest.raises(wukongs.StreamError, match="is paused, and holds no content"):
-        view.content()
-    view.resume()
-    [report] = read(view)
-    assert (report.is_reset, len(report)) == (True, 2)
-
-
-def test_a_view_follows_another_text_from_a_reset_on(engine: wukongs.Engine) -> None:
-    view = register(engine, PAIRS)
-    read(view)
-    view.replace(EX + "REGISTER QUERY v AS SELECT ?x WHERE { ?x :p ?y }")
-    [report] = read(view)
-    assert (report.is_reset, report.vars, len(report)) == (True, ["x"], 2)
-    with pytest.raises(wukongs.StreamError, match="registered as other"):
-        view.replace(EX + "REGISTER QUERY other AS SELECT ?x WHERE { ?x :p ?y }")
 
 
 def test_what_was_read_while_another_text_was_given_is_of_one_text(
@@ -661,62 +364,8 @@ def test_an_engine_whose_views_cannot_go_on_has_failed(engine: wukongs.Engine, m
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "error"),
-    [
-        ("REGISTER QUERY v AS SELECT (NOW() AS ?t) WHERE {}", {}, r"NOW\(\) in a live view"),
-        ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y FILTER (RAND() > 0.5) }", {}, r"RAND\(\) in a live view"),
-        ("REGISTER QUERY v AS DESCRIBE :a", {}, "DESCRIBE in a live view"),
-        ("REGISTER STREAM v AS CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }", {}, "REGISTER STREAM without a window"),
-        ("REGISTER QUERY v AS SELECT * WHERE { SERVICE :e { ?x :p ?y } }", {}, "SERVICE in a continuous query"),
-        ("REGISTER QUERY v REPORT NON EMPTY CONTENT AS SELECT * WHERE { ?x :p ?y }", {}, "REPORT in a live view"),
-        ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"unread": "end"}, "a live view sums its unread reports"),
-        ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"every_ms": 0}, "every_ms = 0"),
-        ("REGISTER QUERY v AS SELECT * WHERE { ?x :p ?y }", {"keep": 1}, "keep = 1: expected True or False"),
-        ("REGISTER QUERY v COMPUTED EVERY 1s AS SELECT * WHERE { ?x :p ?y }", {"every_ms": 5}, "COMPUTED EVERY 1000ms"),
-        ("REGISTER ISTREAM v AS SELECT * WHERE { ?x :p ?y }", {"output": "dstream"}, "itself says ISTREAM"),
-        ("SELECT * WHERE { ?x :p ?y }", {}, "expected REGISTER QUERY name AS"),
-    ],
-)
-def test_what_no_view_can_be_is_refused_by_name(
-    engine: wukongs.Engine, text: str, options: dict[str, Any], error: str
-) -> None:
-    with pytest.raises(wukongs.WukongsError, match=error):
-        engine.register(EX + text, **options)
-    assert engine.queries() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "place"),
-    [
-        (
-            "REGISTER QUERY now AS\nSELECT * WHERE {\n  ?x :p ?now # NOW(\n  FILTER(?now < now ())\n}",
-            {},
-            (4, 17, "now"),
-        ),
-        ("REGISTER QUERY v AS SELECT ?x\nWHERE { ?x :p ?y BIND(STRUUID() AS ?z) }", {}, (2, 23, "STRUUID")),
-        ("REGISTER QUERY v AS\n  DESCRIBE :a", {}, (2, 3, "DESCRIBE")),
-        ("REGISTER QUERY v AS\nSELECT * WHERE { ?x :p ?y }", {"into": "http://ex/g"}, (2, 1, "SELECT")),
-        ("REGISTER\nSTREAM v AS CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }", {}, (2, 1, "STREAM")),
-    ],
-)
-def test_a_refusal_has_its_place(
-    engine: wukongs.Engine, text: str, options: dict[str, Any], place: tuple[int, int, str]
-) -> None:
+def test_a_refusal_of_a_rule_has_its_place(engine: wukongs.Engine) -> None:
     with pytest.raises(wukongs.UnsupportedFeatureError) as error:
-        engine.register(f"{EX.strip()}\n{text}", **options)
-    line, column, word = place
-    assert (error.value.line, error.value.column) == (line + 1, column)
-    assert error.value.excerpt.splitlines()[1].count("^") == len(word)
-
-
-def test_a_name_is_taken_by_a_view_or_a_query_with_windows(engine: wukongs.Engine) -> None:
-    register(engine, PAIRS)
-    window = "FROM NAMED STREAM <http://ex/s> [RANGE 100ms STEP 100ms] WHERE { GRAPH <http://ex/s> { ?x :p ?y } }"
-    engine.stream("http://ex/s", batch_ms=100)
-    with pytest.raises(wukongs.StreamError, match="a live view named v is registered already"):
-        register(engine, f"SELECT ?x {window}")
-    with pytest.raises(wukongs.StreamError, match="a query named v is registered already"):
-        register(engine, PAIRS)
-    with pytest.raises(wukongs.SettingsError, match="keep = True: only for live views"):
-        engine.register(f"{EX}REGISTER QUERY w AS SELECT ?x {window}", keep=True)
+        register(engine, "\nSELECT * WHERE { ?x :p ?y }", into="http://ex/g")
+    assert (error.value.line, error.value.column) == (2, 1)
+    assert error.value.excerpt.splitlines()[1].count("^") == len("SELECT")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote
@@ -13,12 +13,14 @@ import pytest
 
 from tests.clusters import PATIENT, cluster
 from tests.unit.server.asking import QUERY, Client, served
+from tests.unit.server.test_bounds import until
 from tests.unit.server.test_queries import ARROW, EVENTS, Events, socket
 from wukongs.cluster import relaying
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node import Inside
 from wukongs.remote.service import Service
 from wukongs.server.http_server import HttpServer, HttpSettings
+from wukongs.server.relays import Relay, Relays
 from wukongs.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -173,6 +175,30 @@ def test_one_who_has_lost_windows_at_another_node_is_told(clients: list[Client],
     assert (gap[:2], window[:2]) == (("gap", 2000), ("window", 3000))
     assert "this server has those behind them only" in gap[2]["detail"]
     query.close()
+
+
+def test_windows_that_come_before_their_feed_is_there_are_told(
+    clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relay reads from when it begins, and its feed is made a moment later."""
+    begin = Relays.begin
+
+    def begin_slowly(relays: Relays, name: str, is_wanted: Callable[[], bool]) -> Relay | None:
+        relay = begin(relays, name, is_wanted)
+        assert relay is not None
+        until(lambda: relay.has_come)
+        return relay
+
+    monkeypatch.setattr(Relays, "begin", begin_slowly)
+    first, second = clients
+    stream = "http://ex/early"
+    declare(first, stream)
+    assert first.ask("POST", "/queries", body=text_of("early", stream=stream), content_type=QUERY).status == 201
+    for end in (1, 2):
+        fill(first, end, stream)
+    events = Events(second, "/queries/early/windows")
+    assert [(kind, id) for kind, id, _ in events.take(2)] == [("window", 1000), ("window", 2000)]
+    assert first.ask("DELETE", "/queries/early").status == 204
 
 
 def test_many_queries_of_another_node_at_once(clients: list[Client]) -> None:

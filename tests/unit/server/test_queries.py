@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -58,6 +59,10 @@ def subjects(data: Any) -> list[str]:
     return sorted(row["s"]["value"].removeprefix("http://ex/") for row in data["results"]["bindings"])
 
 
+PATIENCE_S = 120.0
+"""So long an event may take, on a busy machine."""
+
+
 class Events:
     """Server-sent events, as they come."""
 
@@ -68,13 +73,16 @@ class Events:
 
     def __iter__(self) -> Iterator[tuple[str, int | None, Any]]:
         fields: dict[str, str] = {}
+        deadline = time.monotonic() + PATIENCE_S
         for line in self._lines:
             name, _, value = line.rstrip("\n").partition(": ")
+            assert time.monotonic() < deadline, "only signs of life have come for too long"
             if name:
                 fields[name] = value
             elif "event" in fields:
                 yield fields["event"], int(fields["id"]) if "id" in fields else None, json.loads(fields["data"])
                 fields = {}
+                deadline = time.monotonic() + PATIENCE_S
 
     def take(self, count: int) -> list[tuple[str, int | None, Any]]:
         every = iter(self)
