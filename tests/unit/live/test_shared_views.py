@@ -126,6 +126,29 @@ def test_what_cannot_be_found_for_all_is_found_by_each(engine: wukongs.Engine, m
     assert all(view.stats()["errors"] == 0 for view in views)
 
 
+def test_views_that_come_and_go_are_bound_and_unbound(engine: wukongs.Engine) -> None:
+    """What is kept for a shape has the rows of a view that comes later, and not those of one that has left."""
+    text = "(COUNT(*) AS ?n) { ?x :p :n% }"
+    views = many(engine, text)
+    engine.update(EX + "INSERT DATA { :a :p :n3, :n9 . :b :p :n9 }")
+    engine.settle(30)
+    late = register(engine, "late", text.replace("%", "9"), snapshot=False)
+    engine.settle(30)
+    shape = late.shared
+    for step in range(3):
+        engine.update(f"{EX}INSERT DATA {{ :c{step} :p :n9 }}")
+        engine.settle(30)
+        assert sum_of(late, Counter()) == {(f'"{step + 3}"^^<http://www.w3.org/2001/XMLSchema#integer>',): 1}
+    arguments, kept = shape.arguments_count, shape.size_bytes
+    for view in views[:4]:
+        view.close()
+    engine.update(f"{EX}INSERT DATA {{ :d :p :n9 ; :q :n3 }}")
+    engine.settle(30)
+    assert (arguments, shape.arguments_count) == (9, 5)
+    assert shape.size_bytes < kept
+    assert late.stats()["errors"] == 0
+
+
 def test_a_view_that_leaves_during_a_move_gets_nothing_of_it(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -237,6 +237,11 @@ class SharedViews(Generic[V]):
     # --- what they say of themselves ----------------------------------------------------------------------------------
 
     @property
+    def arguments_count(self) -> int:
+        """How many views the operators have the rows of."""
+        return self._arguments.count
+
+    @property
     def size_bytes(self) -> int:
         """The bytes that the operators and the arguments take."""
         return self._view.kept_bytes + self._arguments.size_bytes
