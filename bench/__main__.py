@@ -31,10 +31,6 @@ PARTS = (
     "http-heavy",
     "http-idle",
     "attacks",
-    "views",
-    "views-dataflow",
-    "views-many",
-    "views-tpch",
 )
 
 
@@ -65,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         nargs="+",
         default=(),
         metavar="QUESTION",
-        help="of store, pipeline, rules, views-dataflow, views-tpch: these questions only",
+        help="of store, pipeline, rules: these questions only",
     )
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
@@ -168,22 +164,6 @@ def run(
         from wukongs.bench.attacks.run import main as run_attacks
 
         return run_attacks(report, quick)
-    if name == "views":
-        from wukongs.bench.views.run import main as run_views
-
-        return run_views(report, quick)
-    if name == "views-dataflow":
-        from wukongs.bench.views.beside_dataflow import main as run_dataflow
-
-        return run_dataflow(report, quick, only)
-    if name == "views-many":
-        from wukongs.bench.views.many import main as run_many
-
-        return run_many(report, quick)
-    if name == "views-tpch":
-        from wukongs.bench.views.tpch.run import main as run_tpch
-
-        return run_tpch(report, data, quick, only)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)

@@ -137,6 +137,11 @@ class Record:
         found = self.lines.get(_key(line))
         return None if found is None else float(found["median"])
 
+    def why_skipped(self, experiment: str, query: str, engine: str, case: Case) -> str:
+        """Return why something was not measured, empty if it was, or was not tried."""
+        line = {"experiment": experiment, "query": query, "engine": engine, "case": dict(case)}
+        return str(self.lines.get(_key(line), {}).get("skipped", ""))
+
     def measured(
         self,
         experiment: str,

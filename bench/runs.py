@@ -45,10 +45,12 @@ from wukongs.bench.peers.external import External
 from wukongs.bench.peers.known import KNOWN
 from wukongs.bench.record import BenchError, Record, say
 from wukongs.bench.report import write_report
+from wukongs.bench.views import anew, dataflow, many, program, recursion
+from wukongs.bench.views.tpch import run as tpch
 from wukongs.errors import SettingsError
 
-BENCHMARKS = ("lsbench", "citybench", "interactive")
-LONG = ("queries", "scale", "soak")
+BENCHMARKS = ("lsbench", "citybench", "interactive", "views")
+LONG = ("queries", "scale", "soak", "tpch", "recursion", "program")
 """Experiments of many minutes, on data of their own: they run if they are named, or with --quick."""
 ON_REQUEST = ("nodes", "composite")
 """Experiments that start processes: they run if they are named, the first also if --nodes says of how many."""
@@ -57,8 +59,15 @@ USED_BY = {
     "--through": ("latency", "rate"),
     "--nodes": ("nodes",),
     "--minutes": ("soak",),
+    "--edges": ("program",),
 }
 """Options that the other experiments have no use for."""
+OWNERS = {
+    "--data": ("lsbench", "citybench", "views"),
+    "--edges": ("views", "all"),
+    "--peers": ("lsbench", "citybench", "interactive", "all"),
+}
+"""The benchmarks that options are of, but those of lsbench alone. The peers of views are always the same."""
 IDLE_WAIT_S = 120.0
 SECONDS = 20
 
@@ -83,7 +92,8 @@ def network_settings(users: int) -> NetworkSettings:
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a run. report: the folder of the run; rates, and nodes, the sizes of clusters: empty for each
-    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`; minutes: of the soak."""
+    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`; minutes: of the soak;
+    edges: of the program."""
 
     data: Path | None = None
     users: int | None = None
@@ -97,6 +107,7 @@ class Options:
     nodes: tuple[int, ...] = ()
     through: str = ""
     minutes: float | None = None
+    edges: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +158,11 @@ def _check(name: str, benchmark: str, options: Options) -> None:
         "--through": bool(options.through),
         "--nodes": bool(options.nodes),
         "--minutes": options.minutes is not None,
+        "--edges": options.edges is not None,
+        "--peers": bool(options.peers),
     }
     for option in (option for option, is_given in given.items() if is_given):
-        owners = ("lsbench", "citybench") if option == "--data" else ("lsbench", "all")
+        owners = OWNERS.get(option, ("lsbench", "all"))
         if benchmark not in owners:
             raise SettingsError(f"{option} is of {' and '.join(owners)}, not of {benchmark}: leave it out")
         users = USED_BY.get(option, ())
@@ -403,6 +416,27 @@ def _join(session: Session, described: Any, options: Options) -> None:
     join_proportionality.run(replace(session, case={}))
 
 
+# --- Live views -------------------------------------------------------------------------------------------------------
+
+
+def _read_views(options: Options) -> tuple[dict[str, Any], dict[str, Any], None]:
+    described: dict[str, Any] = {"source": "our generators", "scale": tpch.size_of(options.is_quick).scale}
+    described["program edges"] = program.edges_of(options.edges, options.is_quick)
+    return described, {}, None
+
+
+def _tpch(session: Session, _: None, options: Options) -> None:
+    tpch.run(session, options.data)
+
+
+def _program(session: Session, _: None, options: Options) -> None:
+    program.run(session, program.edges_of(options.edges, options.is_quick))
+
+
+def _without_options(measure: Callable[[Session], None]) -> Callable[[Session, None, Options], None]:
+    return lambda session, _, options: measure(session)
+
+
 _BENCHMARKS: Mapping[str, Benchmark] = {
     "lsbench": Benchmark(
         (
@@ -448,5 +482,17 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "join-proportionality": _join,
         },
         _read_graph,
+    ),
+    "views": Benchmark(
+        (*anew.VIEWS, *dataflow.QUERIES, *many.QUERIES, *tpch.QUERIES, *recursion.QUERIES, *program.QUERIES),
+        {
+            "anew": _without_options(anew.run),
+            "dataflow": _without_options(dataflow.run),
+            "many": _without_options(many.run),
+            "tpch": _tpch,
+            "recursion": _without_options(recursion.run),
+            "program": _program,
+        },
+        _read_views,
     ),
 }

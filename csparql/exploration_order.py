@@ -36,6 +36,7 @@ from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.planner import plan_bgp, plan_filtered
 from wukongs.csparql.scope import (
     NO_VARIABLES,
+    certain_variables,
     components,
     exists_patterns,
     expression_variables,
@@ -165,17 +166,20 @@ def exploration_order(
     """
     left, ordered = list(parts), []
     estimates: list[tuple[float, float]] = []
-    newly = bound
+    newly = certain = bound
+
+    def estimate(part: Node) -> tuple[float, float]:
+        # A triple term is tied to its parts where each row binds it, or all of these.
+        return part_estimate(part, certain if isinstance(part, TripleParts) else bound, rows, cardinalities)
+
     estimated_at = rows
     while len(left) > 1:
         if not estimates or len(left) <= ESTIMATED_ANEW_MAX:
-            estimates = [part_estimate(part, bound, rows, cardinalities) for part in left]
+            estimates = list(map(estimate, left))
         else:
             grown = rows / estimated_at
             estimates = [
-                part_estimate(part, bound, rows, cardinalities)
-                if not newly.isdisjoint(possible_variables(part))
-                else (read * grown, left_rows * grown)
+                estimate(part) if not newly.isdisjoint(possible_variables(part)) else (read * grown, left_rows * grown)
                 for part, (read, left_rows) in zip(left, estimates, strict=True)
             ]
         estimated_at = rows
@@ -186,6 +190,7 @@ def exploration_order(
         ordered.append(left.pop(at))
         newly = possible_variables(ordered[-1]) - bound
         bound |= newly
+        certain |= certain_variables(ordered[-1])
     return (*ordered, *left)
 
 

@@ -217,8 +217,8 @@ def is_time(unit: str) -> bool:
 
 
 def is_rate(unit: str) -> bool:
-    """Tell whether more is better: something a second."""
-    return unit.endswith("/s")
+    """Tell whether more is better: something a second, or how many times as fast."""
+    return unit.endswith("/s") or unit == "times"
 
 
 def is_count(unit: str) -> bool:

@@ -676,7 +676,12 @@ def make_twins(rng: random.Random) -> Plan:
     queries = [Asked(f"q{number}", clause, head, where, is_computed=True) for number in range(3)]
     other, there = singles(rng, clause)
     queries.append(Asked("q3", clause, " ".join(other), there))
-    return life(rng, Plan(queries, readings(rng, 30, rng.choice([12, 24]), 40, "integer"), forced=forced(rng)))
+    counted = f"{variables[0]} (COUNT(*) AS ?n)"  # the same patterns below other operators
+    queries.append(Asked("q4", clause, counted, where, f"GROUP BY {variables[0]}", is_computed=True))
+    queries.append(Asked("q5", clause, f"DISTINCT {variables[0]} {variables[-1]}", where, is_computed=True))
+    return life(
+        rng, Plan(queries, readings(rng, 30, rng.choice([12, 24]), 40, "integer"), forced=forced(rng, 0.4, 0.4))
+    )
 
 
 def make_silence(rng: random.Random) -> Plan:
@@ -739,7 +744,7 @@ MIXES: dict[str, Mix] = {
     "together": Mix(make_together, (M.TOGETHER,), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),
-    "twins": Mix(make_twins, (M.CACHED,), 1),
+    "twins": Mix(make_twins, (M.CACHED, M.SHARED), 1),
     "silence": Mix(make_silence, (M.CACHED,), 1),
     "begun": Mix(make_begun, (M.BINDINGS_ANEW,), 1),
 }

@@ -63,15 +63,16 @@ def _select(maker: PatternMaker, depth: int, clauses: list[Tree], top: bool) -> 
         name = maker.fresh("?e")
         columns.append(tree("column", "SELECT AS", "(", maker.expressions.value(maker.variables(), 2), f"AS {name} )"))
         shown.append(name)
-    order = [] if word == "REDUCED" else _order(maker, shown)  # how many rows LIMIT cuts is open then
+    order = [] if word == "REDUCED" else _order(maker, shown, not word)  # how many rows LIMIT cuts is open then
     modifiers = having + order + _values(maker, 0.06)
     if not top:
         maker.bound = shown
     return tree("query", operator, "SELECT", word, columns, clauses, "WHERE", group, modifiers)
 
 
-def _order(maker: PatternMaker, shown: list[str]) -> list[Tree]:
-    """ORDER BY what is shown. Where LIMIT and OFFSET cut, equal values in other forms are told apart, too."""
+def _order(maker: PatternMaker, shown: list[str], is_of_rows: bool = False) -> list[Tree]:
+    """ORDER BY what is shown. Where LIMIT and OFFSET cut, equal values in other forms are told apart, too. is_of_rows:
+    some order by a condition first, which may have EXISTS."""
     rng = maker.rng
     if rng.random() < 0.75:
         return []
@@ -83,7 +84,11 @@ def _order(maker: PatternMaker, shown: list[str]) -> list[Tree]:
         cuts.append(tree("modifier", "OFFSET", f"OFFSET {rng.randint(0, 3)}"))
     if cuts:
         keys += [f"{function}( {name} )" for name in shown for function in ("STR", "DATATYPE", "LANG")]
-    return [tree("order", "ORDER BY", f"ORDER BY {' '.join(keys)}"), *cuts]
+    first = list[Tree]()
+    if is_of_rows and rng.random() < 0.3:
+        condition = maker.expressions.condition(maker.variables(), 1, exists_depth=1)
+        first.append(tree("more", "ORDER BY CONDITION", "(", condition, ")"))
+    return [tree("order", "ORDER BY", "ORDER BY", first, " ".join(keys)), *cuts]
 
 
 def _values(maker: PatternMaker, chance: float) -> list[Tree]:

@@ -25,7 +25,7 @@ from typing import Any
 from unittest.mock import patch
 
 import wukongs
-from tests.faces import CLUSTERS, FACES, Face
+from tests.faces import FACES, Face
 from tests.fuzzing import answers
 from tests.fuzzing.faults import Case
 from tests.fuzzing.graphs import EDGES, EX, GRAPHS, NODES, NUMBERS, STRINGS, Data, nquads, random_data, typed
@@ -48,7 +48,7 @@ PATHS_SHARE = 0.3
 """The share of the others that have views of paths."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
-RARE, RARE_FACTOR = ("refresh", "search"), 5
+RARE, RARE_FACTOR = ("refresh", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"), 5
 """These operators have to be in a smaller share: few texts need them."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
 """The views that have arguments; and the contents of an argument that have to be among those that are compared."""
@@ -58,7 +58,7 @@ TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("iterate", "origins", "search"),
+    *("iterate", "origins", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"),
     *("template", "constant", "groups", "distinct", "content", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )
@@ -187,7 +187,7 @@ def fuzz_life(seed: str, face: str | None = None) -> Lives:
         views, late = list[Followed](), list[Followed]()
         while len(views) < VIEWS:
             tree = random_query(rng, data, of_graphs=of_graphs, of_paths=of_paths)
-            if (view := _registered(engine, tree, len(views), rng, may_be_given=face not in CLUSTERS)) is None:
+            if (view := _registered(engine, tree, len(views), rng)) is None:
                 lives.skipped += 1
             else:
                 views.append(view)
@@ -225,16 +225,14 @@ def _shared(rng: random.Random, data: Data) -> Data:
     return {name: list(dict.fromkeys(triples)) for name, triples in found.items()}
 
 
-def _registered(
-    engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random, *, may_be_given: bool
-) -> Followed | None:
-    """Register a query, None if it is refused. may_be_given: it may get arguments."""
+def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Followed | None:
+    """Register a query, None if it is refused."""
     head = text_of(tree).removeprefix(PREFIXES)
     text = f"{PREFIXES}REGISTER QUERY v{number} AS {head}"
     options: dict[str, Any] = {"keep": rng.random() < 0.2, "unread_bytes_max": rng.choice((1, 1 << 13, 1 << 26))}
     found = Followed(tree, parse_query(text_of(tree)), None)
     names = sorted({name[1:] for name in re.findall(r"\?[a-z]\b", head)})
-    if names and rng.random() < ARGUMENTS_SHARE_OF_VIEWS and may_be_given:
+    if names and rng.random() < ARGUMENTS_SHARE_OF_VIEWS:
         found.names = tuple(rng.sample(names, min(len(names), rng.choice((1, 1, 2)))))
         found.put(rng, lambda rows: options.update(bindings=rows))
     try:

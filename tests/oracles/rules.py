@@ -344,25 +344,33 @@ class Program:
 
     def holds(self, closure: Closure, tree: Tree) -> bool:
         """Whether a derivation is one: each step is a rule's, leaves are explicit, no triple stands on itself."""
-        return self._holds(closure, tree, frozenset())
+        return self._holds(closure, tree, frozenset(), {})
 
-    def _holds(self, closure: Closure, tree: Tree, above: frozenset[tuple[str, Triple]]) -> bool:
+    def _holds(
+        self,
+        closure: Closure,
+        tree: Tree,
+        above: frozenset[tuple[str, Triple]],
+        concluded: dict[tuple[str, str], dict[Triple, list[Support]]],
+    ) -> bool:
+        """concluded: what each rule, by its graph, concludes, of those that were asked for so far."""
         key = tree.graph, tree.triple
         if key in above:
             return False
         if tree.rule is None:
             return not tree.premises and tree.triple in closure.explicit.get(tree.graph, ())
+        if (tree.rule, tree.graph) not in concluded:
+            found = concluded[tree.rule, tree.graph] = {}
+            for unit in chain.from_iterable(self._levels):
+                if (unit.rule.name, unit.into) == (tree.rule, tree.graph):
+                    for triple, support in _conclusions(unit, closure):
+                        found.setdefault(triple, []).append(support)
         premises = frozenset((one.graph, one.triple) for one in tree.premises)
         is_step = any(
-            unit.rule.name == tree.rule
-            and unit.into == tree.graph
-            and triple == tree.triple
-            and premises <= support.premises
-            and len(support.premises - premises) == tree.left_out
-            for unit in chain.from_iterable(self._levels)
-            for triple, support in _conclusions(unit, closure)
+            premises <= support.premises and len(support.premises - premises) == tree.left_out
+            for support in concluded[tree.rule, tree.graph].get(tree.triple, ())
         )
-        return is_step and all(self._holds(closure, one, above | {key}) for one in tree.premises)
+        return is_step and all(self._holds(closure, one, above | {key}, concluded) for one in tree.premises)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections import Counter
@@ -41,6 +42,10 @@ def rows(report: Any) -> Counter[Row]:
     for row, weight in zip(texts, report.weights.tolist(), strict=True):
         found[tuple(None if cell is None else cell.replace("http://ex/", "") for cell in row)] += weight
     return found
+
+
+def rows_of(content: Any) -> Counter[Row]:
+    return Counter(tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in content.texts())
 
 
 def joining(*tuples: tuple[str, int]) -> list[tuple[str, str, str, int]]:
@@ -100,10 +105,7 @@ def test_sums_that_cannot_be_kept_exactly_are_evaluated_anew(engine: wukongs.Eng
         update(engine, text)
         for report in read(view):
             found.update(rows(report))
-        content = Counter(
-            tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in view.content().texts()
-        )
-        assert +found == content, text
+        assert +found == rows_of(view.content()), text
     assert "kept" in view.explain()
 
 
@@ -162,7 +164,6 @@ def test_an_operator_says_what_is_reported(engine: wukongs.Engine, head: str, ex
     assert [report.is_reset for report in reports] == [head.endswith("RSTREAM")] * len(reports)
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="periods are refused by name on clusters so far")
 def test_a_period_gives_its_net_change_and_ends_by_event_time(engine: wukongs.Engine) -> None:
     stream = engine.stream("http://ex/s", batch_ms=10)
     stream.advance(0)
@@ -177,6 +178,7 @@ def test_a_period_gives_its_net_change_and_ends_by_event_time(engine: wukongs.En
         ]
     )
     stream.advance(60)
+    engine.settle(30)  # on a cluster an update does not wait for streams
     update(engine, "DELETE DATA { :s1 :p :o }")
     assert read(view) == []
     stream.push(
@@ -195,7 +197,36 @@ def test_a_period_gives_its_net_change_and_ends_by_event_time(engine: wukongs.En
     assert (report.time_ms, rows(report)) == (200, {("<s4>",): 1})
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="periods are refused by name on clusters so far")
+@pytest.mark.slow_on("cluster-3")
+@pytest.mark.parametrize("every", ["COMPUTED EVERY 1s", ""])
+def test_a_period_is_one_report_at_its_end(engine: Any, every: str) -> None:
+    stream = engine.stream("http://ex/s", batch_ms=100)
+    options: dict[str, Any] = {} if every else {"every_ms": 1000}
+    stream.push([("<http://ex/c>", "<http://ex/p>", "<http://ex/d>", 50)])
+    stream.advance(100)
+    engine.settle(30)
+    view = engine.register(f"{EX}REGISTER QUERY v {every} AS {PAIRS}", **options)
+    reports = list(view.results(timeout_s=0.2))
+    for at in range(1, 41):
+        ends = f"<http://ex/n{at % 7}>", f"<http://ex/n{at % 5}>"
+        stream.push([(ends[0], "<http://ex/p>", ends[1], 100 * at + 50)])
+        stream.advance(100 * at + 100)
+        if at % 4 == 0:
+            engine.update(EX + f"DELETE WHERE {{ :n{at % 7} :p ?x }}")
+        if at % 10 == 0:
+            engine.settle(30)
+            reports += view.results(timeout_s=0.2)
+            content = view.content()
+            assert content.snapshot == reports[-1].snapshot
+            total = Counter[Row]()
+            for report in reports:
+                total.update(rows(report))
+            assert +total == rows_of(content)
+    assert [report.is_reset for report in reports] == [True] + [False] * (len(reports) - 1)
+    assert [report.time_ms for report in reports[1:]] == [1000, 2000, 3000, 4000]
+    assert all(report.after == before.snapshot for before, report in itertools.pairwise(reports))
+
+
 def test_a_period_of_wall_time_ends_without_streams(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", every_ms=50, snapshot=False)
     for number in range(5):
@@ -330,7 +361,10 @@ def test_a_paused_view_holds_nothing_back_and_goes_on_with_a_reset(engine: wukon
     read(view)
     view.pause()
     update(engine, "INSERT DATA { :c :p :d }")
-    assert not [handle for handle in engine.stats()["handles"] if "view" in handle["owner"]]
+    deadline_s = time.monotonic() + 10  # other nodes of a cluster hear of it
+    while held := [handle for handle in engine.stats()["handles"] if "view" in handle["owner"]]:
+        assert time.monotonic() < deadline_s, held
+        time.sleep(0.01)
     assert read(view) == []
     assert "paused" in view.why()
     with pytest.raises(wukongs.StreamError, match="is paused, and holds no content"):
@@ -407,7 +441,6 @@ def test_a_name_is_taken_by_a_view_or_a_query_with_windows(engine: wukongs.Engin
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="bindings are refused by name on clusters so far")
 def test_arguments_come_and_go(engine: wukongs.Engine) -> None:
     """Each argument is a query of its own: an implicit group is there for each, and equal ones are told apart."""
     view = register(engine, "SELECT (COUNT(?y) AS ?n) WHERE { ?x :p ?y }", bindings=[{"x": "<http://ex/a>"}])
@@ -434,7 +467,6 @@ def test_arguments_come_and_go(engine: wukongs.Engine) -> None:
         view.unbind([0])
 
 
-@pytest.mark.differs("cluster-1", "cluster-3", reason="bindings are refused by name on clusters so far")
 def test_a_limit_is_of_each_argument(engine: wukongs.Engine) -> None:
     update(engine, "INSERT DATA { :a :q 1, 2, 3 . :b :q 5, 4 }")
     terms = [{"x": "<http://ex/a>"}, {"x": "<http://ex/b>"}]
@@ -446,9 +478,70 @@ def test_a_limit_is_of_each_argument(engine: wukongs.Engine) -> None:
     assert numbered(report) == {(1, "4"): -1, (1, "5"): 1}
 
 
+def test_arguments_that_are_bound_during_a_pause_are_there_after_it(engine: wukongs.Engine) -> None:
+    view = register(engine, PAIRS, bindings=[{"x": "<http://ex/b>"}])
+    read(view)
+    view.pause()
+    assert view.bind([{"x": "<http://ex/a>"}]).tolist() == [1]
+    view.resume()
+    engine.settle(30)
+    [report] = read(view)
+    assert (report.is_reset, [int(row[0]) for row in report]) == (True, [1])
+    assert view.stats()["arguments"] == 2
+
+
 def numbered(report: Any) -> Counter[tuple[int, str]]:
     """Return the weights of rows of an argument's number and a number."""
     found = Counter[tuple[int, str]]()
     for (number, value), weight in report.changes():
         found[int(number), str(value)] += weight
     return found
+
+
+# --- why a row is there -----------------------------------------------------------------------------------------------
+
+RULE = EX + "RULE two: CONSTRUCT { ?x :r ?z } WHERE { ?x :p ?y . ?y :p ?z }"
+
+
+def triples(support: Any) -> set[str]:
+    return {"".join(term.rpartition("/")[2] for term in part.triple) + (part.graph or "") for part in support.parts}
+
+
+@pytest.mark.slow_on("cluster-3")
+@pytest.mark.parametrize(
+    ("text", "row", "expected"),
+    [
+        ("SELECT ?x ?z WHERE { ?x :r ?y . ?y :p ?z }", ("<http://ex/a>", "<http://ex/d>"), {"a>r>c>", "c>p>d>"}),
+        ("SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x", {"n": 2}, {"c>p>d>", "c>p>e>"}),
+        ("SELECT ?x ?y FROM :g FROM :h WHERE { ?x :p ?y }", ("<http://ex/a>", "<http://ex/b>"), {"a>p>b>http://ex/h"}),
+        ("SELECT ?x WHERE { GRAPH ?g { ?x :p ?y } }", {"x": "<http://ex/a>"}, {"a>p>b>http://ex/h"}),
+        ("CONSTRUCT { ?z :back ?x } WHERE { ?x :p ?y . ?y :p ?z }", {"subject": "<http://ex/c>"}, {"a>p>b>", "b>p>c>"}),
+        ("SELECT ?x ?z WHERE { ?x :p+ ?z }", {"x": "<http://ex/a>", "z": "<http://ex/e>"}, set()),
+    ],
+)
+def test_a_row_rests_on_triples(engine: Any, text: str, row: Any, expected: set[str]) -> None:
+    engine.add_rules(RULE)
+    engine.update(EX + "INSERT DATA { :c :p :d, :e . GRAPH :h { :a :p :b } }")
+    view = engine.register(f"{EX}REGISTER QUERY v AS {text}")
+    engine.settle(30)
+    engine.update(EX + "INSERT DATA { :e :q :f }")
+    engine.settle(30)
+    found = view.why(row)
+    assert triples(found) == expected
+    assert (found.query, found.more, found.is_partial) == ("v", 0, "+" in text)
+    by_rule = [part for part in found.parts if part.triple[1].endswith("r>")]
+    assert all(triples(one) == {"a>p>b>", "b>p>c>"} and one.rule == "two" for one in by_rule)
+    assert len(by_rule) == sum("r>" in triple for triple in expected)
+    with pytest.raises(wukongs.DataError, match="view v has no row with"):
+        view.why({next(iter(found.row)): "<http://ex/none>"})
+
+
+def test_a_row_of_an_argument_rests_on_triples(engine: Any) -> None:
+    engine.update(EX + "INSERT DATA { :b :p :d }")
+    view = engine.register(
+        f"{EX}REGISTER QUERY v AS {PAIRS}", bindings=[{"x": "<http://ex/b>"}, {"x": "<http://ex/a>"}]
+    )
+    engine.settle(30)
+    assert triples(view.why({"argument": 1, "z": "<http://ex/d>"})) == {"a>p>b>", "b>p>d>"}
+    with pytest.raises(wukongs.DataError, match="has no row with"):
+        view.why({"argument": 0})

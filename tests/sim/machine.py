@@ -21,6 +21,7 @@ from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import THE_FIRST, Control, DeclaredStream, apply
 from wukongs.protocol.messages import Body, Incarnation, Message, State
+from wukongs.protocol.progress import HeldAnywhere
 from wukongs.protocol.records import (
     LIVE,
     Change,
@@ -102,6 +103,7 @@ class Held:
     oldest_sn: Sn | None
     oldest_firing: int | None
     delivered: int
+    stands: tuple[Sn, ...] = ()
 
 
 class Machine:
@@ -548,7 +550,7 @@ class Machine:
     def stable(self, vts: Vts) -> None:
         pass
 
-    def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
+    def hold(self, held: HeldAnywhere) -> None:
         pass
 
     def held(self) -> Held:

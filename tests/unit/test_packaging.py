@@ -115,7 +115,7 @@ def test_a_wheel_brings_one_name_and_all_packages(wheel: Path, copy: Path, proje
     queries = {Path("wukongs", path.relative_to(copy)) for path in copy.glob("bench/*/queries/*.rq")}
     assert Path("wukongs/bench/lsbench/queries/L1.rq") in queries
     peers = {"README.md", "jena/JenaPeer.java", "jena/jars.txt"}
-    peers |= {f"dd/{name}" for name in ("Cargo.toml", "Cargo.lock", "src/main.rs")}
+    peers |= {f"dd/{name}" for name in ("Cargo.toml", "Cargo.lock", "src/main.rs", "src/views.rs")}
     peers |= {f"rsp_js/{name}" for name in ("package.json", "package-lock.json", "peer.cjs")}
     others = {Path("wukongs/py.typed"), *(Path("wukongs/bench/peers", name) for name in peers)}
     assert {Path(name) for name in names} == ours | linked | console | rules | queries | tpch | others

@@ -1,4 +1,4 @@
-"""`wukongs bench`: LSBench, CityBench and interactive queries, with peers in the same run."""
+"""`wukongs bench`: LSBench, CityBench, interactive queries and live views, with peers in the same run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ experiments:
                fault-tolerance; if named: nodes (or --nodes), composite, queries, scale, soak
   citybench    citybench, citybench-official
   interactive  interactive, install, sharing, fuel, join-proportionality
+  views        anew, dataflow, many; if named: tpch, recursion, program. Their peers are always the same.
 
 LSBENCH_DATA and CITYBENCH_DATA name folders as --data does. Without data both make their own.
 """
-BENCHMARKS = ("lsbench", "citybench", "interactive", "all")
+BENCHMARKS = ("lsbench", "citybench", "interactive", "views", "all")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -38,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
     )
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="of lsbench, citybench: the folder of its files")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="of lsbench, citybench, tpch: the folder of its files")
     parser.add_argument(
         "--users", type=integer_from(10), metavar="N", help="of lsbench: make a network of so many users"
     )
@@ -66,6 +67,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repeat", type=integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
     parser.add_argument("--minutes", type=_minutes, metavar="M", help="of the soak of lsbench: how long (default: 60)")
+    parser.add_argument(
+        "--edges", type=integer_from(100), metavar="N", help="of program, in views: of its graph (default: 10 M)"
+    )
     parser.add_argument(
         "--peers",
         action="append",
@@ -155,6 +159,7 @@ def main(argv: Sequence[str]) -> int:
             nodes=options.nodes,
             through=options.through,
             minutes=options.minutes,
+            edges=options.edges,
         ),
     )
     return DONE

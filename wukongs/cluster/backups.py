@@ -13,7 +13,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,9 +28,12 @@ from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import unpacked
 from wukongs.durable.content import NewFolder, gathered
 from wukongs.errors import CompactedError, DataError, NodeUnavailable, StorageError
+from wukongs.live.argument_tables import table_text
 from wukongs.live.definitions import Definitions
 from wukongs.live.header import PROTOCOL_VERSION
+from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import open_snapshot
+from wukongs.live.views.logged_arguments import LoggedArguments
 from wukongs.protocol.control import Control
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.disk import Disk
@@ -221,5 +224,16 @@ def definitions_of(control: Control) -> Definitions:
     }
     registrations = {name: read_registration(one.payload, name) for name, one in control.queries.items()}
     queries = {name: (one.source, one.is_paused) for name, one in registrations.items() if one.view is None}
-    views = [(one.source, one.view, one.is_paused) for one in registrations.values() if one.view is not None]
+    views = [
+        (_with_arguments(one.source, control.queries[name].bound), one.view, one.is_paused)
+        for name, one in registrations.items()
+        if one.view is not None
+    ]
     return Definitions(streams, queries, list(ruleset_of(control.rules).rules.values()), views)
+
+
+def _with_arguments(source: QuerySource, changes: Sequence[str]) -> QuerySource:
+    """Return the source of a view with the arguments that are bound. changes: of them, as the log has these."""
+    if source.bindings is None:
+        return source
+    return source._replace(bindings=table_text(LoggedArguments.of(source.bindings, changes).table.combine_chunks()))

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
 from wukongs.cluster.boot import EVENT_TIMES, VIEWS
@@ -51,7 +53,7 @@ from wukongs.live.declarations import (
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_constants import constants_of
-from wukongs.live.query_group import terms_of_bindings
+from wukongs.live.query_group import terms_of_bindings, terms_of_table
 from wukongs.live.query_source import QuerySource, check_name, is_over
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import ids_of, terms_of
@@ -59,6 +61,7 @@ from wukongs.live.stream import Stream
 from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
 from wukongs.live.update import cleared_names, evaluated
+from wukongs.live.views.logged_arguments import LoggedArguments, are_many
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
@@ -75,14 +78,17 @@ from wukongs.protocol.records import (
 )
 from wukongs.query.limits import Limits, current
 from wukongs.rules.derivation import Derivation
-from wukongs.rules.inference import InstalledRule, Ruleset
+from wukongs.rules.inference import Inference, InstalledRule, Ruleset
 from wukongs.store.ahead import ahead
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
 from wukongs.store.term_registry import with_texts
 from wukongs.wire.packets import Peers
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from wukongs.live.views.caller import OnReport
     from wukongs.live.views.live_view import LiveView
     from wukongs.live.views.options import ViewOptions
@@ -98,7 +104,10 @@ DROP_S = 5.0
 """How long the end of a query may take to be in the log, before the stream that it read is left as it is."""
 SHOW_S = 2.0
 """How long a declaration waits for the other nodes to see it."""
+POLL_S = 0.005
+"""Interval at which a change of arguments looks whether the one before it is carried out."""
 SILENT = "silent"
+NO_NUMBERS = np.empty(0, np.int64)
 
 
 class ClusterBackend:
@@ -403,7 +412,7 @@ class ClusterBackend:
             query = before._replace(source=source).parsed()
             check_name(query, name)
             if before.view is not None:
-                _check_view_here(query, source, before.view)
+                _check_view_here(query, before.view)
                 self._claims.settle_texts([term.text for term in constants_of(query)])
                 return before._replace(source=source), query
             self._serve_readers(query)
@@ -438,6 +447,40 @@ class ClusterBackend:
             known = self._host.node.control.queries.get(name)
         raise is_over(name)
 
+    def change_arguments(
+        self, name: str, terms: pyarrow.Table | None, change: Callable[[], tuple[str, Int64Array]]
+    ) -> Int64Array:
+        if terms is not None:
+            self._claims.settle_texts(terms_of_table(terms))
+        deadline_s = time.monotonic() + current().within(RECORD_S)
+        known = first = self._host.node.control.queries.get(name)
+        while known is not None and first is not None and known.since == first.since:
+            with self._core.lock:
+                found = self._store.records.homes.get(name)
+                is_shown = found is not None and (found[0].payload, found[0].bound) == (known.payload, known.bound)
+                bound, numbers = change() if is_shown else ("", NO_NUMBERS)
+            if is_shown and not bound:
+                return numbers
+            if is_shown and self._submit(AlterQuery(name, (), "", known.changes + 1, known.since, bound)):
+                self._put_together(name, known)
+                return numbers
+            if time.monotonic() > deadline_s:
+                raise NodeUnavailable(f"view {name}: its arguments have changed all the time for {RECORD_S:.0f} s")
+            time.sleep(POLL_S)
+            known = self._host.node.control.queries.get(name)
+        raise is_over(name)
+
+    def _put_together(self, name: str, before: Registered) -> None:
+        """Let one text take the place of the changes of a view's arguments in the log, if these have grown long."""
+        known = self._host.node.control.queries.get(name)
+        bindings = read_registration(before.payload, name).source.bindings
+        if known is None or known.since != before.since or bindings is None or not are_many(bindings, known.bound):
+            return
+        whole = LoggedArguments.of(bindings, known.bound).text()
+        record = AlterQuery(name, known.streams, known.payload, known.changes + 1, known.since, whole)
+        with suppress(NodeUnavailable, OutcomeUnknown):  # a later change tries again
+            self._submit(record)
+
     def _take_back(self, name: str, record: AlterQuery, before: Registered) -> None:
         """Let the log say again what a query was before a change that could not be made."""
         number = record.number + 1
@@ -470,6 +513,18 @@ class ClusterBackend:
         if known is not None and group not in known.groups:
             self._host.post(ev.Submitted(NameReaders(name, group, known.since)))
 
+    def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
+        known = self._host.node.control.queries.get(name)
+        if known is None:  # it is closed
+            return lambda: None
+        record = NameReaders(name, group, known.since, stands)
+
+        def wait() -> None:
+            with suppress(Dropped):  # the log says so
+                self._host.submit(ev.Submitted(record), RECORD_S)
+
+        return wait
+
     def settle(self, timeout_s: float | None) -> None:
         """Waits for all nodes."""
         started_s = time.monotonic()
@@ -500,11 +555,12 @@ class ClusterBackend:
         same text and options, and was taken out since, and this node has taken it over, it goes on."""
         assert query.registration is not None
         name, store = query.registration.name, self._store
-        _check_view_here(query, source, options)
+        _check_view_here(query, options)
         with self._core.lock:
             self._core.check_is_open()
         if not is_left_here(store, name, source, options) and not free_name(self._host, store, name, source, options):
-            self._claims.settle_texts([term.text for term in constants_of(query)])
+            texts = [*(term.text for term in constants_of(query)), *terms_of_bindings(source.bindings)]
+            self._claims.settle_texts(texts)
             payload = Registration(source, None, view=options).payload()
             store.records.new_views.add(name)
             try:
@@ -552,7 +608,7 @@ class ClusterBackend:
         """Do as wukongs.remote.calls.InCluster.home_of."""
         host, deadline = self._host, time.monotonic() + wait_s
         while (known := (seen := host.node).control.queries.get(name)) is not None:
-            if source is not None and read_registration(known.payload, name).source != source:
+            if source is not None and read_registration(known.payload, name).alone != source:
                 return None
             home = min(known.nodes)
             is_here, left_s = host.me.node in known.nodes, deadline - time.monotonic()
@@ -635,6 +691,9 @@ class ClusterBackend:
     def rules(self) -> list[InstalledRule]:
         return list(self.following.ruleset().rules.values())
 
+    def inference(self) -> Inference:
+        return self.following.inference()
+
     def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
         self._core.check_is_open()
         return self.following.why(triple, graph, limits)
@@ -654,28 +713,19 @@ def _declaration(name: str, options: Mapping[str, Any], before: str, *, is_made:
 
 
 def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool, ViewOptions | None]:
-    """Return the text of a query, whether it makes a stream, and the options of a live view."""
+    """Return the text of a query, without the arguments of a live view, whether it makes a stream, and the options of a
+    live view."""
     registration = read_registration(registered.payload, name)
     is_stream = registration.view is None and makes_stream(registration.parsed())
-    return registration.source, is_stream, registration.view
+    return registration.alone, is_stream, registration.view
 
 
-def _check_view_here(query: Query, source: QuerySource, options: ViewOptions) -> None:
+def _check_view_here(query: Query, options: ViewOptions) -> None:
     """Raise StreamError for what live views on clusters do not have yet."""
     assert query.registration is not None
     name = query.registration.name
-    if source.bindings is not None:
-        raise StreamError(
-            f"view {name}: bindings are for live views of engines of one process so far: register a view for each, or "
-            "put the arguments into the stored graph and join them"
-        )
     if options.into is not None:
         raise StreamError(
             f"view {name}: into = {options.into!r}: a live view on a cluster makes no stream yet: use an engine of one "
             "process, or read its reports and push them"
-        )
-    if options.every_ms or query.registration.computed_every_ms:
-        raise StreamError(
-            f"view {name}: periods (COMPUTED EVERY, every_ms=) are for live views of engines of one process so far: "
-            "leave them out, and a report follows each change"
         )

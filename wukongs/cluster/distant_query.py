@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.argument_tables import Arguments, given_arguments, told_arguments
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.core import QueryLog
 from wukongs.live.query_source import QuerySource
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.row_support import RowSupport, told_row
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import given_terms
+from wukongs.store.dtypes import Int64Array
 from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
-_METHODS = ("explain", "stats", "why", "warnings", "close")
-_OPTIONS = {"explain": ("analyze",), "why": ("row",)}
+_ARGUMENTS = ("bind", "unbind")
+_METHODS = ("explain", "stats", "why", "warnings", "close", *_ARGUMENTS)
+_OPTIONS = {"explain": ("analyze",), "why": ("row",), **dict.fromkeys(_ARGUMENTS, ("table", "numbers"))}
 ASK_S, FOLLOW_S = 60.0, 2.0
 
 
@@ -89,8 +96,11 @@ class DistantQuery:
     def stats(self) -> dict[str, Any]:
         return {**self._call("stats"), "node": self.node}
 
-    def why(self, row: Mapping[str, Any] | None = None) -> str:
-        return str(self._call("why", **({} if row is None else {"row": given_terms(row)})))
+    def why(self, row: Any = None) -> Any:
+        """See LiveView.why, and ContinuousQuery.why."""
+        if row is None or not self.is_view:
+            return str(self._call("why", **({} if row is None else {"row": given_terms(row)})))
+        return RowSupport.from_json(self._call("why", row=told_row(row)))
 
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._call("warnings"))
@@ -113,6 +123,19 @@ class DistantQuery:
         with suppress(NodeUnavailable, StreamError):
             while time.monotonic() < deadline_s and self._call("stats")["is_paused"] is not is_paused:
                 time.sleep(0.01)
+
+    def bind(self, arguments: Arguments) -> Int64Array:
+        """See LiveView.bind. Raises StreamError, too (a query with windows)."""
+        return self._change_arguments("bind", arguments)
+
+    def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
+        """See LiveView.unbind. Raises as bind."""
+        return self._change_arguments("unbind", arguments)
+
+    def _change_arguments(self, method: str, arguments: Any) -> Int64Array:
+        if not self.is_view:
+            raise StreamError(f"{method}: query {self.name} has windows: register it anew with other bindings")
+        return np.array(self._call(method, **told_arguments(arguments, method)), np.int64)
 
     def close(self) -> None:
         if not self.is_closed:
@@ -143,6 +166,11 @@ def query_handler(query_of: Callable[[str], RegisteredQuery | None]) -> Callable
         query = query_of(name)
         if query is None:
             raise StreamError(f"query {name} does not run here: it was closed, or has moved")
-        return Packet(OF_QUERY, {"value": getattr(query, str(method))(**options)})
+        if method not in _ARGUMENTS:
+            value = getattr(query, str(method))(**options)
+            return Packet(OF_QUERY, {"value": value.as_json() if isinstance(value, RowSupport) else value})
+        if not isinstance(query, LiveView):
+            raise StreamError(f"{method}: query {name} has windows")
+        return Packet(OF_QUERY, {"value": getattr(query, str(method))(given_arguments(options, method)).tolist()})
 
     return answer

@@ -195,6 +195,10 @@ class Following:
 
         return self._tried(once, limits, changes=False)
 
+    def inference(self) -> Inference:
+        """Return what explains triples by the rules that hold now."""
+        return self._new_inference(ruleset_of(self._host.node.control.rules))
+
     def repeated(self, once: Callable[[], Sn], limits: Limits) -> Sn:
         """Make a change again as often as another one comes first, unless it was made by then."""
 

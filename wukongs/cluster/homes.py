@@ -40,8 +40,11 @@ def is_left_here(store: NodeStore, name: str, source: QuerySource, view: ViewOpt
     """Return whether a query with this source (and, of a live view, these options) was left by another node, runs here,
     and is nobody's yet."""
     here = store.query(name)
-    of_view = here.options if isinstance(here, LiveView) else None
-    return here is not None and here.is_recovered and (here.source, of_view) == (source, view)
+    if here is None or not here.is_recovered:
+        return False
+    if isinstance(here, LiveView):
+        return view is not None and here.is_of(source, view)
+    return view is None and here.source == source
 
 
 def free_name(host: Host, store: NodeStore, name: str, source: QuerySource, view: ViewOptions | None = None) -> bool:

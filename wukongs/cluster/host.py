@@ -32,7 +32,7 @@ from wukongs.protocol import leasing
 from wukongs.protocol.control import THE_FIRST, Control
 from wukongs.protocol.messages import Body, Delivered, Incarnation, Message
 from wukongs.protocol.node import step
-from wukongs.protocol.progress import oldest_held
+from wukongs.protocol.progress import HeldAnywhere, held_anywhere
 from wukongs.protocol.records import Membership, Record, Role, Sn, Vts, record_key
 from wukongs.protocol.sealing import position
 from wukongs.protocol.state import Cluster, Kept, Node, boot
@@ -103,7 +103,7 @@ class Store(Protocol):
     def stable(self, vts: Vts) -> object:
         """Note what is inserted on every node. vts: of the streams of which that is more than before."""
 
-    def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> object:
+    def hold(self, held: HeldAnywhere) -> object:
         """Keep what readers of some node may still ask for."""
 
     def held(self) -> Held:
@@ -134,6 +134,9 @@ class Held(Protocol):
 
     @property
     def delivered(self) -> int | None: ...
+
+    @property
+    def stands(self) -> tuple[Sn, ...]: ...
 
 
 class Disk(Protocol):
@@ -638,10 +641,10 @@ class Host:
         if not self.is_installed and self.node.is_spare:
             self.catching_up.wait_on(self.node.control)
         if self.is_installed:
-            self._store.hold(*oldest_held(self.node.progress, self.node.control))
+            self._store.hold(held_anywhere(self.node.progress, self.node.control))
             held = self._store.held()
             come = None if held.delivered is None else Delivered(held.delivered, self.node.control.index)
-            reading = ev.HeldReads(held.oldest_sn, held.oldest_firing, come)
+            reading = ev.HeldReads(held.oldest_sn, held.oldest_firing, come, held.stands)
             if reading != self.node.reading:
                 self.take(reading)
             settled = self.disk.settled(self.node.control.index)

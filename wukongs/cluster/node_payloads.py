@@ -84,6 +84,11 @@ class Registration(NamedTuple):
     is_paused: bool = False
     view: ViewOptions | None = None
 
+    @property
+    def alone(self) -> QuerySource:
+        """The source; of a live view without its first arguments, as readers name it."""
+        return self.source if self.view is None else self.source._replace(bindings=None)
+
     def payload(self) -> str:
         """Return the payload of RegisterQuery and AlterQuery."""
         source = self.source._asdict()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -37,15 +37,21 @@ from wukongs.cluster.take_over import begun_with_streams, needs_after_ms, place_
 from wukongs.cluster.times import ms_of, packed
 from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, GapError, StreamError, WukongsError
+from wukongs.incremental.arguments import Arguments
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core, columns_of
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.joined_query import JoinedQuery
+from wukongs.live.query_source import QuerySource
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.logged_arguments import change_of
+from wukongs.live.views.named_readers import stand_of
 from wukongs.live.views.runner import Views
+from wukongs.live.views.view_arguments import ViewArguments
+from wukongs.live.views.view_state import Cursor
 from wukongs.live.window_log import OWN, Come
 from wukongs.live.windows import reads_stored
 from wukongs.protocol.records import (
@@ -150,6 +156,15 @@ def _returning(name: str, found: RecordedQuery, since_ms: int) -> Coming:
     return Coming(None, NOT_YET_MS, needs_ms=needs_after_ms(query, since_ms))
 
 
+def _cursors_of(found: RecordedQuery, source: QuerySource) -> dict[str, Cursor]:
+    """Return where the named readers of a live view stand. source: its text now."""
+    cursors = dict[str, Cursor]()
+    for name, text in found.stands.items():
+        with suppress(ValueError, TypeError):  # what no node writes: its reader begins with a reset
+            cursors[name] = stand_of(text, source) or [None, []]
+    return cursors
+
+
 def _names(keys: Collection[str]) -> list[str]:
     """Return the names of streams by their keys."""
     return [key.split(" ")[0] for key in keys]
@@ -163,23 +178,34 @@ def _dropped_name(state: StreamState) -> str:
 @dataclass(frozen=True, slots=True)
 class RecordedQuery:
     """A query that some node runs, by its record. streams: their keys; altered_ms: of the last change of its text, or
-    the end of a pause; groups: of its readers that have a name."""
+    the end of a pause; groups: of its readers that have a name; bound: the changes of its arguments; stands: where
+    the named readers of a live view stand."""
 
     index: int
     streams: tuple[str, ...]
     payload: str
     altered_ms: int | None = None
     groups: tuple[str, ...] = ()
+    bound: tuple[str, ...] = ()
+    stands: Mapping[str, str] = field(default_factory=dict)
+
+    def with_reader(self, record: NameReaders) -> RecordedQuery:
+        """Return the query once a reader has a name, or stands further."""
+        if record.stands:
+            return replace(self, stands={**self.stands, record.group: record.stands})
+        return replace(self, groups=(*self.groups, record.group))
 
     @staticmethod
     def of(told: Sequence[Any]) -> RecordedQuery:
         """Return what `told` has given."""
-        index, streams, payload, altered_ms, groups = told
-        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups))
+        index, streams, payload, altered_ms, groups, *of_view = told
+        bound, stands = of_view or ((), {})
+        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups), tuple(bound), dict(stands))
 
     def told(self) -> list[Any]:
         """Return it as JSON."""
-        return [self.index, self.streams, self.payload, self.altered_ms, self.groups]
+        of_view = [self.bound, dict(self.stands)] if self.bound or self.stands else []  # earlier releases have none
+        return [self.index, self.streams, self.payload, self.altered_ms, self.groups, *of_view]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +304,10 @@ class NodeRecords:
         if isinstance(record, ReEncode):
             self._terms.re_encode(record.text)
         if isinstance(record, NameReaders) and (known := self._registered.get(record.query)) is not None:
-            self._registered[record.query] = replace(known, groups=(*known.groups, record.group))
+            self._registered[record.query] = known.with_reader(record)
             if record.query in self.homes:
-                self.homes[record.query] = self._registered[record.query], self.homes[record.query][1]
+                shown, nodes = self.homes[record.query]
+                self.homes[record.query] = shown.with_reader(record), nodes
         if sn is not None:
             run, is_ready = self._effect(index, record, sn)
             self._exposure.add_due(Due(sn, lambda: self._try(index, run), is_ready))
@@ -334,9 +361,15 @@ class NodeRecords:
                 return self._run_on(name, nodes, is_new=True)
             case MoveQuery(query=name, nodes=nodes, come=come) if name in self._registered:
                 return self._run_on(name, nodes, is_new=False, come=come)
+            case AlterQuery(query=name, payload="") if name in self._registered:
+                before = self._registered[name]
+                self._registered[name] = replace(before, bound=(*before.bound, record.bound))
+                return partial(self._change_arguments, name, self._registered[name]), _ready
             case AlterQuery(query=name, streams=streams, payload=payload) if name in self._registered:
+                before = self._registered[name]
+                bound = (record.bound,) if record.bound else before.bound
                 self._registered[name] = replace(
-                    self._registered[name], streams=streams, payload=payload, altered_ms=ms_of(sn.tick)
+                    before, streams=streams, payload=payload, altered_ms=ms_of(sn.tick), bound=bound
                 )
                 return self._alter_on_home(name, self._registered[name])
             case DropQuery(query=name):
@@ -666,12 +699,26 @@ class NodeRecords:
         query = registration.parsed()
         if query.registration is None or query.registration.name != name or registration.view is None:
             raise DataError(f"view {name}: its text registers another name")
-        view = self._views.register(query, registration.source, registration.view, None)
-        if name not in self.new_views:  # its readers may have had reports of another node, or of another life
-            view.begins_again = view.is_recovered = True
-            view.log.begin_again(view.position)
-        if registration.is_paused:
-            view.begin_paused()
+        cursors = _cursors_of(found, registration.alone)
+        own, versions = None, dict[int, Arguments]()
+        if registration.source.bindings is not None:
+            versions_from = min((at[1] for at, _ in cursors.values() if at is not None), default=None)
+            own, versions = ViewArguments.of_log(
+                self._core, query, registration.source.bindings, found.bound, versions_from
+            )
+        if name in self.new_views:
+            self._views.register(query, registration.source, registration.view, None, own, of=found.index)
+        else:  # its readers may have had reports of another node, or of another life
+            self._views.take_over(
+                query,
+                registration.source,
+                registration.view,
+                found.index,
+                cursors,
+                own,
+                versions,
+                is_paused=registration.is_paused,
+            )
 
     def begin_views(self) -> None:
         """Begin the views that records have sent here so far, and from now on each when its record is carried out."""
@@ -679,7 +726,16 @@ class NodeRecords:
         noted, self._noted_views = self._noted_views, {}
         for name, found in noted.items():
             if self._me in self.homes.get(name, (found, ()))[1]:
-                self._try(found.index, partial(self._run_view, name, self._registered.get(name, found)))
+                self._try(found.index, partial(self._run_view, name, self.homes.get(name, (found, ()))[0]))
+
+    def _change_arguments(self, name: str, found: RecordedQuery) -> None:
+        """Bind or unbind what the last change of a view's arguments says, at the node where it stands."""
+        _, nodes = self.homes.get(name, (found, ()))
+        if nodes:
+            self.homes[name] = found, nodes
+        view, change = self._views.get(name), change_of(found.bound[-1])
+        if view is not None and change is not None:
+            view.take_arguments(*change)
 
     def _alter_view(self, name: str, view: LiveView) -> None:
         """Change a view to what the newest record says. In a thread of its own: the view may move meanwhile."""

@@ -48,6 +48,7 @@ from wukongs.live.stream_state import StreamState
 from wukongs.live.views.runner import Views
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.control import Control
+from wukongs.protocol.progress import HeldAnywhere
 from wukongs.protocol.records import Record, Sn, Vts
 from wukongs.query.reach import Reach
 from wukongs.query.terms.names import graph_term
@@ -66,6 +67,8 @@ DELIVERED_S = 0.25
 """How often is looked which windows readers have: all queries are looked through."""
 HELD_ENTRIES_MAX = 64
 """Each SN that stays readable is a batch that every read looks into."""
+STANDS_MAX = 256
+"""SNs, at most, of which a node says that its live views stand there, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,12 @@ class MissingSlices:
 class Held:
     """For the protocol's HeldReads: nobody here reads, or will begin to read, before this SN, or needs slices of stream
     batches that end at or before this tick; delivered: readers of all queries here have their windows up to there, None
-    while that is not known."""
+    while that is not known; stands: SNs at which live views stand, and their readers."""
 
     oldest_sn: Sn
     oldest_firing: int
     delivered: int | None
+    stands: tuple[Sn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +123,7 @@ class NodeStore:
         self.core = Core(settings, NoJournal(), self.terms, self.exposure)
         self.injector = Injector(self.core)
         self.joined = JoinedQueries(self.core, self.injector)
-        self.views = Views(self.core, self.injector.callbacks, self.injector.queries)
+        self.views = Views(self.core, self.injector.callbacks, self.injector.queries, is_of_cluster=True)
         self.me = me
         self.shard_map = shard_map
         self._placed: tuple[object, ShardMap] | None = None
@@ -147,6 +151,8 @@ class NodeStore:
             self.builders.submit,
         )
         self._hold: Handle | None = None
+        self._stands: dict[int, Handle] = {}
+        """Where live views of some node stand."""
         self._oldest_firing: int | None = None if self._is_alone else 0
         self._delivered_now: tuple[int | None, int] = 0, 0
         self._delivered_at_s = float("-inf")
@@ -539,7 +545,8 @@ class NodeStore:
         """Return what this node needs to stay in the cluster, for the protocol's next report."""
         core = self.core
         with core.lock:
-            oldest_sn = min([core.sn, *(h.sn for h in core.arrangement.trace.handles() if h is not self._hold)])
+            own = {self._hold, *self._stands.values()}
+            oldest_sn = min([core.sn, *(h.sn for h in core.arrangement.trace.handles() if h not in own)])
             times = [ms_of(self.exposure.shown)]
             homes = [stream for stream in self.exposure.streams.values() if stream.is_home]
             times += [stream.whole_to * stream.state.batch_ms for stream in homes]
@@ -547,7 +554,8 @@ class NodeStore:
                 times += query.times.keep_after_ms().values()
             times += [place.needs_ms for place in self.records.coming.values() if place.needs_ms is not None]
             delivered, read_sn = self._delivered()
-            return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered)
+            stands = tuple(map(unpacked, self.views.stands()[-STANDS_MAX:]))
+            return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered, stands)
 
     def _delivered(self) -> tuple[int | None, int]:
         """Return the tick up to which readers have windows (None: that is not known while a query is on its way here),
@@ -571,19 +579,31 @@ class NodeStore:
         recent = self.core.arrangement.trace.entries()[-HELD_ENTRIES_MAX:]
         return delivered, max(read_sn, recent[0].lower) if recent else read_sn
 
-    def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
-        """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of
-        them at least. Keep slices from the cluster's oldest firing (a tick) on. Older ones may go.
+    def hold(self, held: HeldAnywhere) -> None:
+        """Keep the graph readable at the cluster's oldest SN, where live views stand, and at the newest SNs,
+        HELD_ENTRIES_MAX of them at least. Keep slices from the cluster's oldest firing (a tick) on. Older ones may go.
 
         None: no node has said anything. Then a node that is alone holds nothing. Any other node holds what it did
         before, at first everything: `held` always says something, so it will hear of others soon."""
+        oldest_sn, oldest_firing, stands = held
         with self.core.lock:
             if oldest_firing is not None or self._is_alone:
                 self._oldest_firing = oldest_firing
             self.records.come_to_staged()
             if oldest_sn is not None or self._is_alone:
                 self._hold_sn(NOTHING_KEPT if oldest_sn is None else packed(oldest_sn))
+            if stands is not None:
+                self._hold_stands({packed(sn) for sn in stands})
             self._drop_shares()
+
+    def _hold_stands(self, sns: set[int]) -> None:
+        """Keep the SNs at which live views of any node stand, as far as they are exposed here."""
+        for sn in self._stands.keys() - sns:
+            self._stands.pop(sn).close()
+        for sn in sns - self._stands.keys():
+            if sn <= self.core.sn:
+                with suppress(CompactedError):  # its view begins again
+                    self._stands[sn] = self.core.arrangement.trace.open(sn, "the cluster's live views", expires=False)
 
     def _hold_sn(self, sn: int) -> None:
         trace, held = self.core.arrangement.trace, self._hold

@@ -5,18 +5,29 @@ other nodes (query/reach.py). So all operators read both ends of a change withou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from wukongs.csparql.algebra import GraphRef
+from wukongs.incremental.lifted import ARGUMENTS
+from wukongs.query.plans.dataset import Part, Source
 from wukongs.query.reach import Reach, ReachedGraph
 from wukongs.query.terms.query_terms import DataTexts
-from wukongs.store.batch_set import BatchSet
+from wukongs.store.batch import Batch
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 
 
 @dataclass(frozen=True, eq=False)
 class Share(BatchSet):
-    """The part of the stored graph that this node holds. sn: the snapshot."""
+    """The part of the stored graph that this node holds.
+
+    sn: the snapshot.
+    arguments: those of the view. They stand here alone, so they are a read of their own, as a window is. None: the view
+    has none."""
 
     sn: int = 0
+    arguments: BatchSet | None = None
 
     @staticmethod
     def at(sn: int, read: BatchSet) -> Share:
@@ -25,6 +36,18 @@ class Share(BatchSet):
         return Share(
             read.batches, read.disjoint, read.count, read.tombstones, read.hiding, read.later, read.goes_on, sn=sn
         )
+
+    def and_changes(self, changes: Sequence[tuple[Batch, Batch | None]]) -> BatchSet:
+        """Return this share with the changes of arguments behind it."""
+        return replace(self, arguments=(self.arguments or EMPTY).and_changes(changes))
+
+    @property
+    def beside(self) -> dict[GraphRef, Source]:
+        """Where patterns of arguments are matched."""
+        found = self.arguments
+        if found is None:
+            return {}
+        return {ARGUMENTS: Source((Part(found, ARGUMENTS_GRAPH, ARGUMENTS_GRAPH),), not found.disjoint, found.count)}
 
 
 class DividedReads:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wukongs.csparql.algebra import GraphNames, PathPattern, PerGraph, Service, TriplePattern
+from wukongs.csparql.algebra import GraphNames, PathPattern, PerGraph, TriplePattern
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import parts_of
+from wukongs.incremental.arranged import Arranged
+from wukongs.incremental.interests import Interests
 from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.sources import StoredGraphs, member_of
@@ -81,34 +83,62 @@ class ExistingGraphs:
 @dataclass(slots=True)
 class EachGraph:
     """`GRAPH ?g { ... }` with a pattern that counts or cuts the rows of a graph: evaluated for the graphs that a change
-    touches, before it and after it. Keeps nothing."""
+    touches, before it and after it.
+
+    elsewhere: tells whether a change concerns the parts of the pattern that read other graphs: then it is evaluated for
+    all graphs, and compared with the content, which is kept for that; None: there are no such parts."""
 
     node: PerGraph
     evaluation: Evaluation
     graphs: StoredGraphs
+    elsewhere: Interests | None = None
     children: tuple[Operator, ...] = ()
     touched: int = field(default=0, init=False)
-    kind = "per graph"
-    keeps = False
-    kept_bytes = 0
+    _content: Arranged = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._content = Arranged((self.node.graph,))
 
     @staticmethod
-    def of(node: PerGraph, evaluation: Evaluation) -> EachGraph | None:
-        """Return the operator; None if the pattern reads other graphs than the one that it is evaluated for."""
-        for one in parts_of(node.pattern):
-            is_elsewhere = isinstance(one, TriplePattern | PathPattern | GraphNames) and one.graph != node.graph
-            if is_elsewhere or isinstance(one, PerGraph | Service):
-                return None
-        return EachGraph(node, evaluation, StoredGraphs.of(node.graph, evaluation.clause))
+    def of(node: PerGraph, evaluation: Evaluation) -> EachGraph:
+        reads = TriplePattern | PathPattern | GraphNames | PerGraph
+        others = tuple(one for one in parts_of(node.pattern) if isinstance(one, reads) and one.graph != node.graph)
+        elsewhere = Interests(others, evaluation) if others else None
+        return EachGraph(node, evaluation, StoredGraphs.of(node.graph, evaluation.clause), elsewhere)
+
+    @property
+    def kind(self) -> str:
+        return "per graph" if self.elsewhere is None else "per graph (and others)"
+
+    @property
+    def keeps(self) -> bool:
+        return self.elsewhere is not None
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._content.size_bytes
 
     def begin(self, stored: BatchSet) -> ZSet:
-        return ZSet.of(self.evaluation.run(self.node, stored))
+        found = ZSet.of(self.evaluation.run(self.node, stored))
+        if self.keeps:
+            self._content = Arranged((self.node.graph,)).plus(found.project(names_of(self.node)).consolidated())
+        return found
 
     @noted
     def change(self, change: Change) -> ZSet:
-        names = self._touched(change)
-        before, after = (self._rows(names, read) for read in (change.before, change.after))
-        return after.plus(before.negated()).consolidated()
+        if self.elsewhere is None:
+            names = self._touched(change)
+            before, after = (self._rows(names, read) for read in (change.before, change.after))
+            return after.plus(before.negated()).consolidated()
+        if self.elsewhere(change):
+            before, after = self._content.rows(), ZSet.of(self.evaluation.run(self.node, change.after))
+        else:
+            names = self._touched(change)
+            before = self._content.with_keys(_table(self.node.graph, names))
+            after = self._rows(names, change.after)
+        found = after.project(names_of(self.node)).plus(before.negated()).consolidated()
+        self._content = self._content.plus(found)
+        return found
 
     def _touched(self, change: Change) -> Int64Array:
         """Return the names of the graphs whose rows may have changed."""

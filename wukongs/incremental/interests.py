@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from wukongs.csparql.algebra import GraphNames, PathPattern, PerGraph, Service, TripleParts, TriplePattern
+from wukongs.csparql.algebra import GraphNames, PathPattern, PerGraph, Service, TriplePattern
 from wukongs.csparql.terms import Term
 from wukongs.csparql.walk import parts_of
 from wukongs.incremental.sources import StoredGraphs, written_graph
@@ -53,7 +53,7 @@ class Interests:
                     wanted[_Interest(StoredGraphs.of(written_graph(one), clause), None)] = None
                 case GraphNames(graph=graph) | PerGraph(graph=graph) if clause.is_empty:
                     wanted[_Interest(StoredGraphs.of(graph, clause), None)] = None  # which graphs there are
-                case Service() | TripleParts():
+                case Service():
                     self._is_any = True
         self._wanted = tuple(wanted)
 

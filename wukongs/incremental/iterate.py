@@ -7,12 +7,12 @@ itself: the nodes of the changed triples are looked up in the graph, before and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from wukongs.csparql.algebra import GraphVersion, Join, Node, PathPattern
+from wukongs.csparql.algebra import GraphVersion, Join, Node, PathPattern, TripleParts
 from wukongs.csparql.automaton import Link, written_out
 from wukongs.csparql.paths import Inverse, is_nullable
 from wukongs.csparql.scope import certain_variables
@@ -324,13 +324,7 @@ def has_rule(node: Node, evaluation: Evaluation) -> bool:
 def paths_last(node: Join, evaluation: Evaluation, is_whole: Callable[[Node], bool]) -> Join:
     """Return a join whose right side is a path with a rule, if some operand is one: those whose ends others bind come
     after these. is_whole: tells that a join is no chain of operands."""
-
-    def operands(one: Node) -> Sequence[Node]:
-        if isinstance(one, Join) and not is_whole(one):
-            return [*operands(one.left), *operands(one.right)]
-        return [one]
-
-    parts = operands(node)
+    parts = _operands(node, is_whole)
     paths = [part for part in parts if has_rule(part, evaluation)]
     ordered = [part for part in parts if not any(part is path for path in paths)]
     if not paths or len(parts) < 2:
@@ -340,8 +334,44 @@ def paths_last(node: Join, evaluation: Evaluation, is_whole: Callable[[Node], bo
         at = min(range(len(paths)), key=lambda place: _rank(paths[place], bound))
         bound |= certain_variables(paths[at])
         ordered.append(paths.pop(at))
+    return _joined(ordered)
+
+
+def with_ties(node: Join, is_whole: Callable[[Node], bool]) -> Join:
+    """Return a join in which the parts of a triple term are tied to an operand that binds the term, or all of its
+    parts; where no single one does, to all of them. is_whole: as paths_last has it."""
+    parts = _operands(node, is_whole)
+    ties = [part for part in parts if isinstance(part, TripleParts)]
+    if not ties:
+        return node
+    ordered: list[Node] = [part for part in parts if not isinstance(part, TripleParts)]
+    while ties:
+        ready = (
+            (tie, place)
+            for tie in ties
+            for place, bound in enumerate(map(certain_variables, ordered))
+            if tie.variable in bound or bound.issuperset(tie.variables()[1:])
+        )
+        found = next(ready, None)
+        if found is None:
+            assert len(ordered) > 1, node
+            ordered = [join_all(ordered)]
+        else:
+            tie, place = found
+            ordered[place] = Join(ordered[place], tie)
+            ties.remove(tie)
+    return _joined(ordered)
+
+
+def _operands(node: Node, is_whole: Callable[[Node], bool]) -> list[Node]:
+    if isinstance(node, Join) and not is_whole(node):
+        return [*_operands(node.left, is_whole), *_operands(node.right, is_whole)]
+    return [node]
+
+
+def _joined(ordered: list[Node]) -> Join:
     found = join_all(ordered)
-    assert isinstance(found, Join), parts
+    assert isinstance(found, Join), ordered
     return found
 
 

@@ -221,6 +221,7 @@ class Constant:
 class Refresh:
     """A part without a rule: evaluated anew when a triple that it may read was inserted or deleted, and compared.
 
+    reason: why it has none, as explain says it.
     original: the part that it evaluates: for each argument, if it has children.
     children: nothing, or the arguments.
     before, after: the content at both ends of the change that was taken last."""
@@ -228,6 +229,7 @@ class Refresh:
     node: Node
     evaluation: Evaluation
     reads: Callable[[Change], bool]
+    reason: str
     original: Node
     children: tuple[Operator, ...] = ()
     before: ZSet = field(default_factory=ZSet.empty)
@@ -241,14 +243,14 @@ class Refresh:
         return self.after.size_bytes
 
     @staticmethod
-    def of(node: Node, evaluation: Evaluation) -> Refresh:
+    def of(node: Node, evaluation: Evaluation, reason: str) -> Refresh:
         lifted = evaluation.lifted
         original = None if lifted is None else lifted.original(node)
         if lifted is None or original is None:
-            return Refresh(node, evaluation, Interests(node, evaluation), node)
+            return Refresh(node, evaluation, Interests(node, evaluation), reason, node)
         arguments = DeltaJoin.of(lifted.arguments, evaluation)
         assert arguments is not None, lifted.arguments
-        return Refresh(node, evaluation, Interests(original, evaluation), original, (arguments,))
+        return Refresh(node, evaluation, Interests(original, evaluation), reason, original, (arguments,))
 
     def begin(self, stored: BatchSet) -> ZSet:
         self.before = self.after = self._evaluated(stored)

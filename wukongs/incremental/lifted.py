@@ -29,6 +29,7 @@ from wukongs.csparql.algebra import (
     Project,
     Query,
     Slice,
+    TripleParts,
     TriplePattern,
     Union,
     Values,
@@ -132,6 +133,8 @@ class Lifted:
                 return replace(node, pattern=self._lift(node.pattern))
             case PathPattern() if (found := self._lifted_path(node)) is not None:
                 return found
+            case TripleParts():
+                return Join(self.arguments, node)
             case _:
                 lifted = Join(self.arguments, node)
                 if not isinstance(node, Values):
@@ -179,7 +182,7 @@ class Lifted:
     def _is_closed(self, node: Node) -> bool:
         """Whether the solutions for an argument are those that bind its terms, with the hidden variables left free."""
         match node:
-            case Bgp():
+            case Bgp() | TripleParts():
                 return True
             case Filter(pattern=pattern) | Extend(pattern=pattern):
                 [expression] = node_expressions(node)

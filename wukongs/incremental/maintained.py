@@ -216,6 +216,10 @@ class Part:
             return False
         return is_worth_it(self.estimated_rows if self.node is not None else self.joins[0].join.estimated_rows)
 
+    def fall_behind(self) -> None:
+        """Note that what is above the leaves has not followed them."""
+        self._is_in_step = False
+
     def forget(self) -> None:
         """Keep nothing."""
         self._is_in_step = False
@@ -349,6 +353,8 @@ class Maintained:
         """The stored graphs as parts read them at the firing that it stands at; None: they are not known."""
         self._is_estimated = plans.whole is not None
         """Whether it is known what evaluating the parts anew takes."""
+        self._estimated_at: list[int] | None = None
+        """The sizes of the windows for which it was estimated last."""
         if plans.whole is not None:
             variables = tuple(dict.fromkeys(plans.whole.variables))
             join = WindowJoin(None, RowWise(plans.whole.wanted), plans.whole, variables)
@@ -371,8 +377,10 @@ class Maintained:
         return any(join.count for part in self.parts for join in part.joins)
 
     def estimate(self) -> None:
-        """Find the parts, and estimate what evaluating them anew takes, over what the windows have now."""
-        if self._plans.whole is not None:
+        """Find the parts, and estimate what evaluating them anew takes, over what the windows have now: again when a
+        size has changed by a factor."""
+        sizes = self._plans.sizes
+        if self._plans.whole is not None or (sizes is not None and sizes == self._estimated_at):
             return
         if not (self._is_estimated or self._query.form == "ask" or depends_on_moment(self._query.pattern)):
             self.parts = list(islice(self._parts_in(self._query.pattern), PARTS_MAX))
@@ -387,11 +395,16 @@ class Maintained:
             if is_wide != part.is_wide:
                 part.forget()
                 part.is_wide = is_wide
+        self._estimated_at = sizes
 
     def advance(self, terms: QueryTerms | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
         """Change the rows of all parts whose rows can be had; return them. terms: as `renewed` returns them, None for
         a query that kernels answer alone. Raises QueryTimeout."""
         found, stored, self.stored = list[Known](), self.stored, None
+        if not self.is_ready:
+            for part in self.parts:
+                part.fall_behind()
+            return found
         if terms is None and not self._plans.is_distinct:
             for part in self.parts:
                 found += part.advance(None, limits, wants_change=wants_change)

@@ -31,13 +31,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
 from wukongs.csparql.algebra import (
+    Aggregate,
     Bgp,
     Distinct,
     Exists,
+    Expression,
     Extend,
     Filter,
     GraphNames,
@@ -51,26 +54,29 @@ from wukongs.csparql.algebra import (
     PerGraph,
     Project,
     Slice,
+    TripleParts,
     Union,
     Values,
 )
 from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import (
+    NO_VARIABLES,
     certain_variables,
     exists_patterns,
     expression_variables,
+    is_ordered,
     node_expressions,
     possible_variables,
 )
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.walk import join_operands
+from wukongs.csparql.walk import join_operands, map_arguments, map_expressions
 from wukongs.incremental.counted import Counted
-from wukongs.incremental.cuts import Cut, below_cut, has_exists
+from wukongs.incremental.cuts import Cut, below_cut
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.interests import Interests
-from wukongs.incremental.iterate import Reached, asked_by, has_rule, paths_last
+from wukongs.incremental.iterate import Reached, asked_by, paths_last, with_ties
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, is_of_stored, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
 from wukongs.incremental.searched import Searched
@@ -87,6 +93,7 @@ from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
+_Summing = TypeVar("_Summing", Group, OrderBy)
 FEW_ROWS = 256
 """Up to this many rows are explored from one by one; above it, rows with equal bindings are explored from once."""
 
@@ -105,12 +112,12 @@ def _over(node: Filter | Extend | Project | Group) -> Above:
 
 @dataclass(slots=True)
 class Linear:
-    """Filters and BINDs above each other, or a projection: applied to the rows of the change, whatever the rest is.
-    Keeps nothing.
+    """Filters and BINDs above each other, a projection, or a join with the parts of a triple term: applied to the rows of
+    the change, whatever the rest is. Keeps nothing.
 
     nodes: from the top one down."""
 
-    nodes: tuple[Filter | Extend | Project, ...]
+    nodes: tuple[Filter | Extend | Project | Join, ...]
     children: tuple[Operator, ...]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -127,7 +134,8 @@ class Linear:
     def of(node: Filter | Extend | Project, evaluation: Evaluation) -> Linear:
         """Return the operator of a part, together with those below it that are applied with it."""
         below = operator_of(node.pattern, evaluation)
-        if isinstance(below, Linear) and not any(isinstance(one, Project) for one in (node, below.nodes[0])):
+        is_row_wise = not isinstance(node, Project)
+        if is_row_wise and isinstance(below, Linear) and isinstance(below.nodes[0], Filter | Extend):
             return Linear((node, *below.nodes), below.children, evaluation)
         return Linear((node,), (below,), evaluation)
 
@@ -138,6 +146,10 @@ class Linear:
         [top, *_] = self.nodes
         if isinstance(top, Project):
             return rows.project(tuple(dict.fromkeys(top.variables)))
+        if isinstance(top, Join):
+            if not len(rows):
+                return ZSet.empty(self._names)
+            return ZSet.of_weighted(self.evaluation.explored(top.right, rows.weighted(), stored))
         return _applied(self._names, self._above, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
@@ -199,16 +211,64 @@ class Joined:
 
 
 @dataclass(slots=True)
+class Deciding:
+    """The patterns of the EXISTS in an expression: which rows these may decide otherwise about after a change.
+
+    patterns: the operators of all of them, if they are triple patterns and paths with filters, without these filters:
+    the EXISTS decide otherwise for rows that are compatible with a change of theirs. None: for any row, when a triple
+    was inserted or deleted that one of them may read.
+    reads: tells whether one may."""
+
+    patterns: tuple[Operator, ...]
+    reads: Callable[[Change], bool]
+
+    @staticmethod
+    def of(
+        expression: Expression,
+        evaluation: Evaluation,
+        bound: frozenset[Variable] = NO_VARIABLES,
+        *,
+        is_flag: bool = False,
+    ) -> Deciding:
+        """bound: variables that each row binds; the walks of paths are kept from these, which takes asked_by. is_flag:
+        as Existing has it."""
+        patterns = tuple(one.pattern for one in exists_patterns(expression))
+        reads, found = Interests(patterns, evaluation), list[Operator]()
+        for pattern in patterns:
+            while not is_flag and isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
+                pattern = pattern.pattern
+            if not is_flag and not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
+                return Deciding((), reads)
+            asked = bound & possible_variables(pattern)
+            found.append(Reached.of(pattern, evaluation, asked) or operator_of(pattern, evaluation))
+        return Deciding(tuple(found), reads)
+
+    def install(self, stored: BatchSet) -> None:
+        for pattern in self.patterns:
+            install(pattern, stored)
+
+    def change(self, change: Change) -> ZSet:
+        """Return rows with which those are compatible that are decided about otherwise."""
+        if not self.patterns:
+            return ZSet.of(BindingTable.unit() if self.reads(change) else BindingTable.empty())
+        first, *others = (pattern.change(change) for pattern in self.patterns)
+        return first.plus(*others)
+
+
+@dataclass(slots=True)
 class Flag:
     """OPTIONAL, MINUS, or a filter that is one EXISTS: rows of the left side, by whether they have partners on the
-    right. Both sides are explored, or keep their content."""
+    right. Both sides are explored, or keep their content.
+
+    deciding: the EXISTS in the condition of an OPTIONAL: these decide otherwise for rows that are compatible with what
+    they decide for."""
 
     node: LeftJoin | Minus | Filter
-    children: tuple[LookUp, LookUp]
+    sides: tuple[LookUp, LookUp]
     evaluation: Evaluation
+    deciding: Deciding | None = None
     touched: int = field(default=0, init=False)
     _above: Above = field(init=False)
-    kind = "flag"
     keeps = False
     kept_bytes = 0
 
@@ -216,13 +276,26 @@ class Flag:
         condition = self.node.condition if isinstance(self.node, LeftJoin) else None
         self._above = Above(lambda left, right: LeftJoin(left, right, condition))
 
+    @property
+    def kind(self) -> str:
+        return "flag" if self.deciding is None else "flag (with exists)"
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return self.sides if self.deciding is None else (*self.sides, *self.deciding.patterns)
+
     def begin(self, stored: BatchSet) -> ZSet:
-        return self._extended(*_contents(*self.children, stored), stored)
+        found = self._extended(*_contents(*self.sides, stored), stored)
+        if self.deciding is not None:
+            self.deciding.install(stored)
+        return found
 
     @noted
     def change(self, change: Change) -> ZSet:
-        left, right = self.children
+        left, right = self.sides
         of_left, of_right = left.change(change), right.change(change)
+        if self.deciding is not None:
+            of_right = of_right.plus(self.deciding.change(change))
         found = ZSet.empty(names_of(self.node))
         if len(of_left):
             found = self._at(of_left, change, Side.AFTER)
@@ -233,7 +306,7 @@ class Flag:
 
     def _at(self, rows: ZSet, change: Change, side: Side) -> ZSet:
         """Return what rows of the left side become with the content of the right one at an end of the change."""
-        right = self.children[1].compatible_with(rows.table, change, side)
+        right = self.sides[1].compatible_with(rows.table, change, side)
         return self._extended(rows, right, stored_at(change, side))
 
     def _extended(self, left: ZSet, right: ZSet, stored: BatchSet) -> ZSet:
@@ -262,19 +335,16 @@ class Flag:
 
 @dataclass(slots=True)
 class Existing:
-    """A filter or BIND with EXISTS: applied to the change of the part below; and to its rows for which the pattern of
-    an EXISTS may have other solutions than before, at both ends of the change.
+    """A filter or BIND with EXISTS: applied to the change of the part below; and to its rows about which an EXISTS may
+    decide otherwise than before, at both ends of the change.
 
-    children: the part below; then, if the patterns of all EXISTS are triple patterns and paths with filters, these
-    without their filters: rows that are compatible with a change of theirs are looked up. Else all rows are taken when
-    a triple was inserted or deleted that such a pattern may read.
     is_flag: it is a filter of one EXISTS, and a row has a solution of its pattern exactly if it is compatible with one;
     so it has one after those that are compatible with it were inserted, and had one before they were deleted."""
 
     node: Filter | Extend
-    children: tuple[Operator, ...]
+    below: LookUp
+    deciding: Deciding
     evaluation: Evaluation
-    reads: Callable[[Change], bool]
     is_flag: bool = False
     _memo: PlanMemo = field(default_factory=PlanMemo)
     touched: int = field(default=0, init=False)
@@ -286,24 +356,22 @@ class Existing:
     def __post_init__(self) -> None:
         self._above = _over(self.node)
 
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return self.below, *self.deciding.patterns
+
     @staticmethod
     def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
-        patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
-        reads, others = Interests(patterns, evaluation), list[Node]()
-        is_flag = isinstance(node, Filter) and isinstance(node.condition, Exists) and _is_plain(node.condition.pattern)
-        for pattern in patterns:
-            while not is_flag and isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
-                pattern = pattern.pattern
-            if not is_flag and not all(_has_partners(part, evaluation) for part in join_operands(pattern)):
-                return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
-            others.append(pattern)
-        below = _looked_up(node.pattern, others[0] if len(others) == 1 else Bgp(()), evaluation)
-        partners = list[Operator]()
-        for pattern in others:
-            bound = certain_variables(node.pattern) & possible_variables(pattern)
-            partners.append(Reached.of(pattern, evaluation, bound) or operator_of(pattern, evaluation))
-            below = asked_by(below, partners[-1])
-        return Existing(node, (below, *partners), evaluation, reads, is_flag)
+        [expression], pattern = node_expressions(node), node.pattern
+        is_flag = isinstance(expression, Exists) and isinstance(node, Filter) and _is_plain(expression.pattern)
+        deciding = Deciding.of(expression, evaluation, certain_variables(pattern), is_flag=is_flag)
+        if not deciding.patterns:
+            return Existing(node, Kept(operator_of(pattern, evaluation)), deciding, evaluation)
+        first, *others = exists_patterns(expression)
+        below = _looked_up(pattern, Bgp(()) if others else first.pattern, evaluation)
+        for partner in deciding.patterns:
+            below = asked_by(below, partner)
+        return Existing(node, below, deciding, evaluation, is_flag)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if self.is_flag and 0 < len(rows) <= FEW_ROWS:
@@ -325,34 +393,26 @@ class Existing:
         return rows.take(places_of(is_kept))
 
     def begin(self, stored: BatchSet) -> ZSet:
-        below, *partners = self.children
-        found = self._applied(below.begin(stored), stored)
-        for partner in partners:
-            install(partner, stored)
+        found = self._applied(self.below.begin(stored), stored)
+        self.deciding.install(stored)
         return found
 
     @noted
     def change(self, change: Change) -> ZSet:
-        found = self._applied(self.children[0].change(change), change.after)
-        below, *partners = self.children
-        if not partners:
-            assert isinstance(below, Kept), below
-            rows, changed = below.before.rows() if self.reads(change) else ZSet.empty(), None
-        else:
-            first, *others = (partner.change(change) for partner in partners)
-            changed = first.plus(*others)
-            if not len(changed):
-                return found
-            rows = below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined]
+        found = self._applied(self.below.change(change), change.after)
+        changed = self.deciding.change(change)
+        if not len(changed):
+            return found
+        rows = self.below.compatible_with(changed.table, change, Side.BEFORE)
         if not len(rows):
             return found
         after, before = (self._at(rows, changed, change, side) for side in (Side.AFTER, Side.BEFORE))
         return found.plus(after, before.negated()).consolidated()
 
-    def _at(self, rows: ZSet, changed: ZSet | None, change: Change, side: Side) -> ZSet:
+    def _at(self, rows: ZSet, changed: ZSet, change: Change, side: Side) -> ZSet:
         """Return what rows below become at an end of the change. changed: the change of the partners with which they
         are compatible."""
-        if self.is_flag and changed is not None and not (changed.weights * (1 if side is Side.AFTER else -1) < 0).any():
+        if self.is_flag and not (changed.weights * (1 if side is Side.AFTER else -1) < 0).any():
             assert isinstance(self.node, Filter), self.node
             assert isinstance(self.node.condition, Exists), self.node
             return ZSet.empty(rows.variables) if self.node.condition.negated else rows
@@ -457,7 +517,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     lifted = evaluation.lifted
     original = None if lifted is None else lifted.original(node)
     if lifted is not None and lifted.is_leaf(node):
-        return Refresh.of(node, evaluation)
+        return Refresh.of(node, evaluation, "asked for given arguments")
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
@@ -470,20 +530,27 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
         case PathPattern() if evaluation.leaf is None:
-            return Reached.of(node, evaluation) or Searched.of(node, evaluation) or Refresh.of(node, evaluation)
+            return Reached.of(node, evaluation) or Searched.of(node, evaluation)
         case Join():
             is_whole = (lambda one: False) if lifted is None else lifted.is_leaf
-            ordered = paths_last(node, evaluation, is_whole)
+            ordered = with_ties(paths_last(node, evaluation, is_whole), is_whole)
+            if isinstance(ordered.right, TripleParts):
+                return Linear((ordered,), (operator_of(ordered.left, evaluation),), evaluation)
             return Joined(ordered, _sides(ordered.left, ordered.right, evaluation))
-        case LeftJoin(left=left, right=right, condition=condition) if condition is None or not exists_patterns(
-            condition
-        ):
-            return Flag(node, _sides(left, right, evaluation), evaluation)
+        case LeftJoin(left=left, right=right, condition=condition):
+            deciding = None
+            if condition is not None and exists_patterns(condition):
+                if evaluation.leaf is not None:
+                    return Refresh.of(node, evaluation, "EXISTS may read windows")
+                deciding = Deciding.of(condition, evaluation)
+            return Flag(node, _sides(left, right, evaluation), evaluation, deciding)
         case Minus(left=left, right=right):
             return Flag(node, _sides(left, right, evaluation), evaluation)
         case Distinct(pattern=pattern):
             return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
-        case Group(pattern=pattern, keys=keys) if not any(map(exists_patterns, node_expressions(node))):
+        case Group(keys=keys):
+            node = _exists_below(node)
+            pattern = node.pattern
             if not evaluation.keeps_groups and keys and is_explorable(pattern):
                 explored = Explored(pattern, operator_of(pattern, evaluation), evaluation, keys)
                 return Reduce(node, (explored,), evaluation)
@@ -491,29 +558,62 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
                 node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation)
             )
             if groups is None:
-                groups = Reduce(node, (Kept(operator_of(node.pattern, evaluation), node.keys),), evaluation)
+                groups = Reduce(node, (Kept(operator_of(pattern, evaluation), keys),), evaluation)
             if lifted is not None and isinstance(original, Group) and not original.keys:
                 return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
             return groups
         case GraphNames():
             existing = ExistingGraphs.of(node, evaluation)
             if existing is not None and evaluation.graph_of is not None:
-                return Refresh.of(node, evaluation)  # which graphs there are is asked of all nodes
+                return Refresh.of(node, evaluation, "all nodes are asked which graphs there are")
             return existing or Constant(node, evaluation)
-        case PerGraph() if evaluation.graph_of is None and (each := EachGraph.of(node, evaluation)) is not None:
-            return each
+        case PerGraph() if evaluation.graph_of is None:
+            return EachGraph.of(node, evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
-        case Slice() if not has_exists(node):
-            keys = () if original is None else (NUMBER,)
-            return Cut(node, (Kept(operator_of(below_cut(node), evaluation), keys),), evaluation, keys)
-    return Refresh.of(node, evaluation)
+        case Slice():
+            keys, plain = () if original is None else (NUMBER,), _with_plain_order(node)
+            assert isinstance(plain, Slice), plain
+            cut = Cut(plain, (Kept(operator_of(below_cut(plain), evaluation), keys),), evaluation, keys)
+            shown = names_of(node)
+            return cut if names_of(plain) == shown else Linear((Project(plain, shown),), (cut,), evaluation)
+        case PerGraph():
+            return Refresh.of(node, evaluation, "all nodes are asked for each graph")
+    return Refresh.of(node, evaluation, f"no rule for {type(node).__name__}")
+
+
+def _exists_below(node: _Summing) -> _Summing:
+    """Return groups, or an order, with a variable in the place of each expression with EXISTS, which BIND makes below.
+    An error leaves it unbound, which is an error again for aggregates, and ordered as one."""
+    made = list[tuple[Variable, Expression]]()
+
+    def named(expression: Expression) -> Expression:
+        if isinstance(expression, Aggregate):
+            return map_arguments(expression, named)
+        if not exists_patterns(expression):
+            return expression
+        made.append((Variable(f".exists {len(made)}"), expression))
+        return made[-1][0]
+
+    found, pattern = map_expressions(node, named), node.pattern
+    for variable, expression in made:
+        pattern = Extend(pattern, variable, expression)
+    return replace(found, pattern=pattern) if made else node  # type: ignore[arg-type, return-value]
+
+
+def _with_plain_order(node: Node) -> Node:
+    """Return LIMIT, or what is ordered below it, with an ORDER BY that has no EXISTS."""
+    if isinstance(node, OrderBy):
+        return _exists_below(node)
+    if isinstance(node, Slice | Project | Distinct | Extend) and is_ordered(node.pattern):
+        return replace(node, pattern=_with_plain_order(node.pattern))
+    return node
 
 
 def _has_partners(node: Node, evaluation: Evaluation) -> bool:
     """Return whether the rows for which a part of an EXISTS has other solutions are compatible with its change."""
-    if evaluation.leaf is None and (has_rule(node, evaluation) or Searched.of(node, evaluation) is not None):
-        return True
+    if isinstance(node, PathPattern):
+        return evaluation.leaf is None
     return isinstance(node, Bgp) and bool(node.patterns)
 
 
@@ -574,5 +674,6 @@ def operator_lines(top: Operator, *, analyze: bool = True) -> list[str]:
     lines = list[str]()
     for depth, operator in operators_of(top):
         figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
-        lines.append(f"{'  ' * depth}{operator.kind}{figures}")
+        reason = f" ({operator.reason})" if isinstance(operator, Refresh) else ""
+        lines.append(f"{'  ' * depth}{operator.kind}{reason}{figures}")
     return lines

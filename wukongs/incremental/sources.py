@@ -190,9 +190,16 @@ def _quads_of(stored: BatchSet) -> Quads:
 
 
 def subjects_in(source: Source, predicate: int) -> Int64Array:
-    """Return the subjects of the triples of a source with a predicate, as often as they occur. int64[n]"""
-    pairs = (part.batches.pairs(part.graph, predicate) for part in source.parts)
-    return np.concatenate([np.empty(0, np.int64), *(subjects for found in pairs for subjects, _, _ in found)])
+    """Return the subjects of the triples of a source with a predicate, as often as they occur; of a source of any named
+    graph those in other graphs, too. int64[n]"""
+    found = [np.empty(0, np.int64)]
+    for part in source.parts:
+        if part.graph == ALL_NAMED:
+            _, subjects, predicates, _ = _quads_of(part.batches)
+            found.append(subjects[predicates == predicate])
+        else:
+            found += [subjects for subjects, _, _ in part.batches.pairs(part.graph, predicate)]
+    return np.concatenate(found)
 
 
 def may_have_subject(source: Source, predicate: int, subjects: Int64Array) -> bool:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from wukongs.csparql.algebra import DatasetClause, GraphVersion, Node, Values
+from wukongs.csparql.algebra import DatasetClause, GraphRef, Node, Values
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.divided import Share
 from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable
@@ -33,7 +34,7 @@ from wukongs.store.trace import TraceEntry
 
 Holds: TypeAlias = Callable[[Quads], BoolArray]
 Made = TypeVar("Made")
-NO_VERSIONS: Mapping[GraphVersion, Source] = MappingProxyType({})
+NO_VERSIONS: Mapping[GraphRef, Source] = MappingProxyType({})
 TRIPLES_MAX = 1 << 14
 """Changes of more triples are not looked through one by one."""
 
@@ -234,16 +235,17 @@ class Evaluation:
         """Return whether other nodes have a part of one of some stored graphs."""
         return self.graph_of is not None and any(self.graph_of(one) is not None for one in stored)
 
-    def dataset(self, stored: BatchSet, versions: Mapping[GraphVersion, Source] = NO_VERSIONS) -> Dataset:
+    def dataset(self, stored: BatchSet, versions: Mapping[GraphRef, Source] = NO_VERSIONS) -> Dataset:
         """Return the dataset of a stored graph, beside empty windows: what is in these is in other leaves.
 
         versions: where graph references at other versions are matched."""
         graph = None if self.graph_of is None else self.graph_of(stored)
+        beside = {**versions, **stored.beside} if isinstance(stored, Share) else versions
         windows = dict.fromkeys(self.clause.windows, EMPTY)
         if graph is not None:
-            return Dataset(self.clause, graph.stored, windows, self.resolve, completion=graph, versions=versions)
-        if self._datasets is None:
-            return Dataset(self.clause, stored, windows, self.resolve, versions=versions)
+            return Dataset(self.clause, graph.stored, windows, self.resolve, completion=graph, versions=beside)
+        if self._datasets is None or isinstance(stored, Share):
+            return Dataset(self.clause, stored, windows, self.resolve, versions=beside)
         key = id(stored), *((reference, id(source)) for reference, source in versions.items())
         found = self._datasets.get(key)  # it holds what its key has the addresses of
         if found is None:
@@ -301,7 +303,7 @@ class Evaluation:
         return self._executor(self.dataset(stored), given=given).run(node)
 
     def run_versions(
-        self, node: Node, stored: BatchSet, versions: Mapping[GraphVersion, Source], memo: PlanMemo
+        self, node: Node, stored: BatchSet, versions: Mapping[GraphRef, Source], memo: PlanMemo
     ) -> BindingTable:
         """Return the solutions of a part, some patterns of which are matched at other versions than the stored
         graph."""

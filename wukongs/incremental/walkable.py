@@ -22,7 +22,8 @@ LINKS_MAX = 64
 
 def is_walkable(node: Node) -> bool:
     """Return whether a part is a path whose walks may be kept. They are not of paths that ask for lengths, that lead
-    back to where they began (`?x :p+ ?x`), of those over any graph, and of those of no length from an argument."""
+    back to where they began (`?x :p+ ?x`), of those over any graph, of those of no length from an argument, and of
+    those without a link (`:p{0}`)."""
     if not isinstance(node, PathPattern) or node.length is not None or isinstance(node.graph, GraphVersion | Variable):
         return False
     ends = (node.subject, node.object)
@@ -30,7 +31,7 @@ def is_walkable(node: Node) -> bool:
         return False
     if is_nullable(node.path) and any(isinstance(end, Variable) and end.is_argument for end in ends):
         return False
-    return walked(node.path) is not None and links_count(node.path, False) <= LINKS_MAX
+    return walked(node.path) is not None and 0 < links_count(node.path, False) <= LINKS_MAX
 
 
 def walked(path: Path) -> Path | None:

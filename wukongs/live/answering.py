@@ -282,6 +282,8 @@ class Answering:
         if self._paths is not None:
             self._paths.changes = firing.path_changes
         self._used |= set[Mechanism]().union(*(one.used for one in kept))
+        plans = firing.plans
+        shared_count = 0 if plans is None else plans.shared_count
         found = answer(
             self.query,
             dataset,
@@ -292,10 +294,12 @@ class Answering:
             in_order=True,
             by_solution=self.reporter.is_compared,
             explored=[(one.node, one.table) for one in kept if one.node is not None],
-            compiled=firing.plans,
+            compiled=plans,
             paths=self._paths,
         )
-        if self.maintained is not None and firing.plans is not None:
+        if plans is not None and plans.shared_count > shared_count:
+            self._used.add(Mechanism.SHARED)
+        if self.maintained is not None and plans is not None:
             self.maintained.estimate()
         return found
 

@@ -84,6 +84,25 @@ def table_text(table: pyarrow.Table) -> str:
     return base64.b64encode(sink.getvalue()).decode()
 
 
+def told_arguments(arguments: Any, call: str) -> dict[str, Any]:
+    """Return what is to be bound or unbound (call) as JSON, for another process: {"table": text} or {"numbers": list}.
+
+    Raises as argument_table; SettingsError (neither a table nor numbers)."""
+    rows = [*arguments] if isinstance(arguments, Sequence) else []
+    is_rows = call == "bind" or is_table(arguments) or any(isinstance(one, Mapping) for one in rows)
+    if is_rows and (rows or not isinstance(arguments, Sequence)):
+        return {"table": table_text(argument_table(arguments, call))}
+    numbers = np.atleast_1d(np.asarray(rows if isinstance(arguments, Sequence) else arguments))
+    if numbers.ndim > 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
+        raise SettingsError(f"unbind: expected numbers of arguments, or a table as for bind, found {arguments!r}")
+    return {"numbers": [int(one) for one in numbers]}
+
+
+def given_arguments(told: Mapping[str, Any], call: str) -> Any:
+    """Return what told_arguments has given. Raises DataError (it holds no table)."""
+    return told.get("numbers", []) if told.get("table") is None else text_table(told["table"], call)
+
+
 def text_table(text: str, what: str) -> pyarrow.Table:
     """Return the table that a text holds, whatever is in it. Raises DataError (it holds none)."""
     import pyarrow as pa

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -56,6 +56,9 @@ from wukongs.store.term_registry import TermRegistry
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
 
+if TYPE_CHECKING:
+    import pyarrow
+
 log = logging.getLogger("wukongs")
 NOT_YET_MS = -FOREVER_MS
 IN_USE = (
@@ -84,6 +87,13 @@ class QueryLog(Protocol):
     def name_readers(self, name: str, group: str) -> None:
         """Note that a query has a group of readers, wherever it runs later. Called with the lock held; nobody waits."""
 
+    def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
+        """Note where a named reader of a live view stands. Return what waits until the log has it. Called with the lock
+        held, the other without."""
+
+    def inference(self) -> Inference:
+        """Return what explains triples by the rules of the log. Called without the lock."""
+
     def catch_up(self) -> None:
         """Wait, but not for ever, until what was pushed is seen and has fired. Called without the lock."""
 
@@ -96,6 +106,13 @@ class QueryLog(Protocol):
 
     def pause_query(self, name: str, is_paused: bool) -> None:
         """Pause a query, or let it go on. Called without the lock."""
+
+    def change_arguments(
+        self, name: str, terms: pyarrow.Table | None, change: Callable[[], tuple[str, Int64Array]]
+    ) -> Int64Array:
+        """Bind or unbind arguments of a live view that stands here; return what `change` does. terms: those that it
+        names; change: returns the text of the change, and the numbers. It is called with the lock held, each time when
+        the view is what the log says, until no other change comes first. Called without the lock."""
 
 
 class Observer(Protocol):

@@ -48,12 +48,14 @@ def bindings_table(text: str, *, is_filled: bool = True) -> pyarrow.Table:
 
 def terms_of_bindings(text: str | None) -> list[str]:
     """Return the canonical forms of the terms of a table, each once; none without a table."""
+    return [] if text is None else terms_of_table(bindings_table(text, is_filled=False))
+
+
+def terms_of_table(table: pyarrow.Table) -> list[str]:
+    """Return the canonical forms of the terms of a table, each once."""
     import pyarrow.compute as pc
 
-    if text is None:
-        return []
-    columns = bindings_table(text).columns
-    found = dict.fromkeys(term for column in columns for term in pc.unique(column).to_pylist())
+    found = dict.fromkeys(term for column in table.columns for term in pc.unique(column).to_pylist())
     return [canonical(term) for term in found]
 
 

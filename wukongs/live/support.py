@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import indent
+from typing import cast
 
 import numpy as np
 
@@ -39,12 +40,13 @@ from wukongs.query.execution.answer import answer
 from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset, Part
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.query.terms.shown_texts import shown
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.store.dtypes import UNBOUND
-from wukongs.store.quads import is_held
+from wukongs.store.quads import Quads, is_held
 
 SHOWN_MAX = 50
 """So many triples are shown."""
@@ -79,8 +81,17 @@ class Facts:
                 continue
             at = graph if is_stored and graph is not None else place.graph
             quad = np.array([at]), np.array([subject]), np.array([predicate]), np.array([object_])
-            if (is_stored and self.core.reach is not None) or is_held(place.batches, quad)[0]:
+            if self._is_there(place, quad):
                 yield (at, subject, predicate, object_), place
+
+    def _is_there(self, place: Part, quad: Quads) -> bool:
+        held = self._stored.holds(quad) if self.is_stored(place) else is_held(place.batches, quad)
+        return bool(held[0])
+
+    @property
+    def _stored(self) -> Read:
+        """The stored graph, which may ask other nodes."""
+        return Read(self.dataset.stored, cast("ReachedGraph | None", self.dataset.completion))
 
     def is_stored(self, place: Part) -> bool:
         """Whether a place is a stored graph, and no window."""
@@ -92,9 +103,10 @@ class Facts:
         graph = None
         if fact[0] != self.dataset.default_graph:
             graph = Term(self.terms.texts(np.array(fact[:1], np.int64))[0]).name
-        found, inference = None, self.core.inference
+        found, query_log = None, self.core.query_log
+        inference = self.core.inference if query_log is None else query_log.inference()
         if inference.is_active:
-            found = inference.why(inference.plans(), Read(self.dataset.stored), self.sn, triple, graph, limits)
+            found = inference.why(inference.plans(), self._stored, self.sn, triple, graph, limits)
         return found or Derivation((triple[0], triple[1], shown(triple[2])), graph, None, (), self.sn)
 
 

@@ -27,7 +27,7 @@ from wukongs.protocol.actions import Action
 from wukongs.protocol.control import Control, forget
 from wukongs.protocol.membership import Stay
 from wukongs.protocol.messages import InstallControl
-from wukongs.protocol.progress import Progress, oldest_held
+from wukongs.protocol.progress import Progress, held_anywhere
 from wukongs.protocol.records import Role
 from wukongs.protocol.snapshots import stable_sn
 from wukongs.protocol.state import Node
@@ -52,7 +52,7 @@ def compact(node: Node) -> Outcome:
         node = replace(node, to_cut=control)
     if node.to_cut is None or min(node.settled, needless(control, node.progress)) < node.to_cut.index:
         return node, []
-    oldest_sn = oldest_held(node.progress, control)[0] or control.floor
+    oldest_sn = held_anywhere(node.progress, control).oldest_sn or control.floor
     floor = min(oldest_sn, stable_sn(control, node.vts))
     log, actions = raft.cut(node.log, forget(node.to_cut, floor))
     control = forget(control, floor)

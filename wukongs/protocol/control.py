@@ -129,7 +129,8 @@ TO_BE_ADDED = Member(0, Role.OUT)
 class Registered:
     """A registered query. nodes: those that keep slices for it, complete from the first stream batch after this SN
     on. changes: how many there were. placed: the index of the record that brought it to these nodes; come: as in that
-    MoveQuery; groups: the named ones of its readers."""
+    MoveQuery; groups: the named ones of its readers; bound: the changes of its arguments, as AlterQuery has them;
+    stands: where the named readers of a live view stand."""
 
     streams: tuple[str, ...]
     nodes: Mapping[Int64, Sn]
@@ -139,6 +140,8 @@ class Registered:
     placed: Int64 = 0
     come: Int64 | None = None
     groups: tuple[str, ...] = ()
+    bound: tuple[str, ...] = ()
+    stands: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,13 +365,16 @@ def is_news(control: Control, record: Record) -> bool:
             query = control.queries.get(name)
             is_it = query is not None and (not before or before == tuple(sorted(query.nodes)))
             return is_it and set(nodes) != control.queries[name].nodes.keys() and set(nodes) <= control.members.keys()
-        case NameReaders(query=name, group=group, since=since):
+        case NameReaders(query=name, group=group, since=since, stands=stands):
             query = control.queries.get(name)
-            return query is not None and since == query.since and group not in query.groups
+            if query is None or since != query.since:
+                return False
+            return stands != query.stands.get(group) if stands else group not in query.groups
         case AlterQuery(query=name, streams=streams, number=number, since=since):
             query = control.queries.get(name)
             is_it = query is not None and since in (None, query.since)
-            return is_it and number == control.queries[name].changes + 1 and all(map(control.takes_in, streams))
+            is_next = is_it and number == control.queries[name].changes + 1
+            return is_next and bool(record.payload or record.bound) and all(map(control.takes_in, streams))
         case DropQuery(query=name, since=since):
             return name in control.queries and since in (None, control.queries[name].since)
         case Change():
@@ -585,12 +591,20 @@ def _with(control: Control, record: Record) -> Control:
             return _with_homes(replace(control, queries={**control.queries, name: query}, moved=index), [name])
         case NameReaders(query=name, group=group):
             query = control.queries[name]
-            query = replace(query, groups=(*query.groups, group))
+            if record.stands:
+                query = replace(query, stands={**query.stands, group: record.stands})
+            else:
+                query = replace(query, groups=(*query.groups, group))
+            return replace(control, queries={**control.queries, name: query})
+        case AlterQuery(query=name, payload="", number=number):
+            query = control.queries[name]
+            query = replace(query, changes=number, bound=(*query.bound, record.bound))
             return replace(control, queries={**control.queries, name: query})
         case AlterQuery(query=name, streams=streams, payload=payload, number=number):
             query = control.queries[name]
             keeps = query.nodes if set(streams) <= set(query.streams) else dict.fromkeys(query.nodes, sn)
-            query = replace(query, streams=streams, nodes=keeps, payload=payload, changes=number)
+            bound = (record.bound,) if record.bound else query.bound
+            query = replace(query, streams=streams, nodes=keeps, payload=payload, changes=number, bound=bound)
             return replace(control, queries={**control.queries, name: query})
         case DropQuery(query=name):
             left = {key: query for key, query in control.queries.items() if key != name}

@@ -180,12 +180,13 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class HeldReads:
-    """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held. delivered:
-    as in Report."""
+    """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held. delivered,
+    stands: as in Report."""
 
     oldest_sn: Sn | None
     oldest_firing: int | None
     delivered: Delivered | None = None
+    stands: tuple[Sn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,8 @@ class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     dropped streams whose place in vts is final. committed: how far this node has applied the log; these entries are on
     its disk. oldest_sn: the oldest SN at which readers on this node are or may begin; oldest_firing: the oldest firing
     that they hold, None: none. delivered: up to this tick, readers have the windows of all queries that run here by the
-    log up to this index."""
+    log up to this index. stands: SNs at which live views of this node stand, or their readers: also those between the
+    oldest and the newest ones stay readable on all nodes."""
 
     incarnation: Incarnation
     counter: Int64
@@ -122,6 +123,7 @@ class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     frozen: frozenset[str] = frozenset()
     committed: Int64 = 0
     since: Int64 = 0
+    stands: tuple[Sn, ...] = ()
 
 
 class Gossip(Tagged, frozen=True):

@@ -132,6 +132,7 @@ def _report(node: Node, draw: int, make: Callable[[Talk, Progress, Report], tupl
         reading.delivered,
         dropping.frozen(node.control, node.intakes),
         node.control.index,
+        stands=reading.stands,
     )
     talk, heard = make(node.talk, node.progress, report)
     if make is gossip.early and heard is node.progress:

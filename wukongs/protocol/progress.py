@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -192,14 +193,26 @@ def knows(report: Report, index: int) -> bool:
     return report.delivered is not None and report.delivered.known >= index
 
 
-def oldest_held(progress: Progress, control: Control) -> tuple[Sn | None, int | None]:
-    """Return the oldest SN at which readers are or may begin on any node that takes part, and the oldest firing that
-    they hold; None: there is none, or a node that is IN was not heard yet, since this one was started.
+class HeldAnywhere(NamedTuple):
+    """What readers need of all nodes.
+
+    oldest_sn: the oldest SN at which readers are or may begin on any node that takes part.
+    oldest_firing: the oldest firing that they hold.
+    stands: all SNs at which live views and their readers stand.
+    None: there is none, or a node that is IN was not heard yet, since this one was started."""
+
+    oldest_sn: Sn | None
+    oldest_firing: int | None
+    stands: frozenset[Sn] | None
+
+
+def held_anywhere(progress: Progress, control: Control) -> HeldAnywhere:
+    """Return what readers on any node that takes part need.
 
     Merging and expiry stay behind them. A silent node's hold ends when it is taken out of the members, but lasts until
     other nodes hold what its queries need."""
     if not control.with_role(Role.IN) <= progress.latest.keys():
-        return None, None
+        return HeldAnywhere(None, None, None)
     found = [progress.latest[node] for node in control.members if node in progress.latest]
     reports = [report for report in found if control.role_of(report.incarnation.voter) is not Role.OUT]
     synced = control.with_role(Role.IN)
@@ -209,4 +222,5 @@ def oldest_held(progress: Progress, control: Control) -> tuple[Sn | None, int | 
         reports = [*found, *progress.before.values()]
     sns = [report.oldest_sn for report in reports if report.oldest_sn is not None]
     firings = [report.oldest_firing for report in reports if report.oldest_firing is not None]
-    return min(sns, default=None), min(firings, default=None)
+    stands = frozenset[Sn]().union(*(report.stands for report in reports))
+    return HeldAnywhere(min(sns, default=None), min(firings, default=None), stands)

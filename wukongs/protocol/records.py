@@ -236,24 +236,31 @@ class MoveQuery(Tagged, frozen=True):
 
 class NameReaders(Tagged, frozen=True):
     """A group of readers of a query has a name, by which its node, and each that comes after it, keeps its windows.
-    since: the SN of the registration."""
+    since: the SN of the registration. stands: of a live view, where they stand, as JSON; it takes the place of what was
+    said before."""
 
     query: str
     group: str
     since: tuple[Int64, Int64]
+    stands: str = ""
 
 
 class AlterQuery(Tagged, frozen=True):
     """From this SN on, a query has another text, or is paused, or goes on. It goes by what it was for all firings that
     are due before. streams: of its windows now; payload: all of what it is, as in RegisterQuery. since: the SN of its
     registration (None: whichever); number: of its changes, from 1, so that of two changes at the same time one is void,
-    and is made anew over the other."""
+    and is made anew over the other.
+
+    bound: of a live view with arguments, as JSON: what is bound or unbound in addition; the payload is empty then, and
+    stays what it was, as the streams do. Beside a payload: all changes of the arguments so far, in the place of their
+    records. Empty: the arguments stay."""
 
     query: str
     streams: tuple[str, ...]
     payload: str
     number: Int64 = 1
     since: tuple[Int64, Int64] | None = None
+    bound: str = ""
 
 
 class DropQuery(Tagged, frozen=True):

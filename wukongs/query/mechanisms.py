@@ -39,6 +39,8 @@ class Mechanism(StrEnum):
     """For a table of arguments: the exploration has started from these."""
     ROWS_PROBED = "arguments_probed"
     """For a table of arguments: patterns were explored first, and the index of the table was asked."""
+    SHARED = "shared_patterns"
+    """Another query has explored its patterns over the same windows; what stands above them may differ."""
     CACHED = "cached_answer"
     """Another firing has found it, of this query or another one, over the same versions of its inputs."""
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.live.argument_tables import text_table
+from wukongs.live.argument_tables import given_arguments, text_table
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.engine_like import EngineLike
@@ -575,16 +575,18 @@ class Calls:
         return {"query": known, "name": view.name, "is_stream": False, "is_view": True, "life": self._life}
 
     def _content(self, session: Session, args: Args) -> Packet:
-        view = _view_of(session, args)
-        return _sent(session, view.content(args.get("at"), timeout_s=args.get("timeout_s")))
+        view, timeout_s = _view_of(session, args), args.get("timeout_s")
+        if args.get("at") is not None:
+            return _sent(session, view.content(args["at"], timeout_s=timeout_s))
+        found, position = view.content_with_position(timeout_s=timeout_s)
+        answer = _sent(session, found)
+        return replace(answer, fields={**answer.fields, "minor": position.minor})
 
     def _bind(self, session: Session, args: Args) -> Packet:
-        return _value(_view_of(session, args).bind(text_table(args["table"], "bind")).tolist())
+        return _value(_view_of(session, args).bind(given_arguments(args, "bind")).tolist())
 
     def _unbind(self, session: Session, args: Args) -> Packet:
-        table = args.get("table")
-        unbound = args.get("numbers", []) if table is None else text_table(table, "unbind")
-        return _value(_view_of(session, args).unbind(unbound).tolist())
+        return _value(_view_of(session, args).unbind(given_arguments(args, "unbind")).tolist())
 
     def _taken_before(self, args: Args, *, is_owner: bool) -> Callable[[int], bool]:
         """Return a function that tells, by a window's end, whether the client had the window in an earlier session."""

@@ -18,16 +18,14 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.tokens import check_text
-from wukongs.errors import DataError, GapError, NodeUnavailable, SettingsError, WukongsError
-from wukongs.live.argument_tables import Arguments, argument_table, table_text
+from wukongs.errors import DataError, GapError, NodeUnavailable, WukongsError
+from wukongs.live.argument_tables import Arguments, told_arguments
 from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.names import given_terms
-from wukongs.query.terms.python_terms import is_table as is_arrow
-from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, answer_limit, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
@@ -359,6 +357,13 @@ class RemoteView(RemoteReader[ViewReport]):
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """See LiveView.content; the whole content is here when it returns."""
+        return self._content(at, timeout_s)[0]
+
+    def content_with_minor(self, *, timeout_s: float | None = None) -> tuple[Result, int]:
+        """Return the content, and how many changes of the arguments it has, as ViewReport.minor."""
+        return self._content(None, timeout_s)
+
+    def _content(self, at: int | None, timeout_s: float | None) -> tuple[Result, int]:
         asked, limit_s = {"at": at, "timeout_s": timeout_s}, answer_limit(timeout_s)
         lost = ""
         for _ in range(REPEATS_MAX):
@@ -367,34 +372,19 @@ class RemoteView(RemoteReader[ViewReport]):
                     "query.content", lambda joined: {**asked, "query": self.number_in(joined)}, limit_s=limit_s
                 )
                 source = {"result": answer.fields.get("result")}
-                return receive_result(self.connection, joined, answer, source, self.text)
+                found = receive_result(self.connection, joined, answer, source, self.text)
+                return found, answer.fields.get("minor", 0)
             except (Moved, SessionLost) as error:
                 lost = str(error)
         raise NodeUnavailable(f"the content of view {self.name} has stopped {REPEATS_MAX} times, at last: {lost}")
 
     def bind(self, arguments: Arguments) -> Int64Array:
         """See LiveView.bind."""
-        return self._numbers("bind", arguments)
+        return np.array(self.call("bind", is_write=True, **told_arguments(arguments, "bind")), np.int64)
 
     def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
         """See LiveView.unbind."""
-        return self._numbers("unbind", arguments)
-
-    def _numbers(self, method: str, arguments: Any) -> Int64Array:
-        rows = [*arguments] if isinstance(arguments, Sequence) else []
-        if method == "bind" and isinstance(arguments, Sequence) and not rows:
-            return np.empty(0, np.int64)
-        is_table = method == "bind" or is_arrow(arguments) or any(isinstance(one, Mapping) for one in rows)
-        if is_table:
-            args: dict[str, Any] = {"table": table_text(argument_table(arguments, method))}
-        else:
-            numbers = np.atleast_1d(np.asarray(rows or arguments))
-            if numbers.ndim > 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
-                raise SettingsError(
-                    f"unbind: expected numbers of arguments, or a table as for bind, found {arguments!r}"
-                )
-            args = {"numbers": [int(one) for one in numbers]}
-        return np.array(self.call(method, is_write=True, **args), np.int64)
+        return np.array(self.call("unbind", is_write=True, **told_arguments(arguments, "unbind")), np.int64)
 
     @overload
     def why(self, row: None = None) -> str: ...
@@ -404,14 +394,11 @@ class RemoteView(RemoteReader[ViewReport]):
 
     def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
         """See LiveView.why."""
-        from wukongs.live.views.row_support import RowSupport
+        from wukongs.live.views.row_support import RowSupport, told_row
 
         if row is None:
             return str(self.call("why"))
-        terms = dict(row) if isinstance(row, Mapping) else dict(enumerate(row))
-        bound = given_terms({str(name): term for name, term in terms.items() if term is not None}, from_python)
-        sent = {str(name).lstrip("?$"): bound.get(str(name).lstrip("?$")) for name in terms}
-        return RowSupport.from_json(self.call("why", row=sent if isinstance(row, Mapping) else [*sent.values()]))
+        return RowSupport.from_json(self.call("why", row=told_row(row)))
 
 
 Reader = TypeVar("Reader", bound=RemoteReader[Any])

@@ -1,9 +1,9 @@
 """Derivation: why a triple is there, as a tree of rules and the triples that they rest on.
 
 The search goes backwards from the triple, level by level: each inferred triple is expanded to all ways in which one
-rule gives it. After each level it looks forward which of the triples met so far are proven by explicit ones. So a
-triple never rests on itself, the first proof found is one of the least depth, and circles in the data cost nothing
-more.
+rule gives it. After each level it looks forward which of the triples met so far are proven by explicit ones; the other
+ways to these are not followed. So a triple never rests on itself, the first proof found is one of the least depth, and
+circles in the data cost nothing more.
 """
 
 from __future__ import annotations
@@ -119,6 +119,12 @@ class Explanation:
     sn: int
     _steps: dict[Fact, list[_Step]] = field(default_factory=dict)
     _proven: dict[Fact, _Step | None] = field(default_factory=dict)
+    _new: list[Fact] = field(default_factory=list)
+    """Triples that were proven last."""
+    _waiting: dict[Fact, list[tuple[Fact, _Step]]] = field(default_factory=dict)
+    """For a triple that is not proven, triples with a step that rests on it."""
+    _ready: dict[Fact, None] = field(default_factory=dict)
+    """Triples with a step whose parts are all proven."""
     _step_count: int = 0
 
     def of(self, fact: Fact) -> dict[Fact, _Step | None] | None:
@@ -128,35 +134,52 @@ class Explanation:
             return None
         front = self._inferred([fact])
         while fact not in self._proven and front:
-            met: dict[Fact, None] = {}
+            level: dict[Fact, list[_Step]] = {}
             for start in range(0, len(front), FRONT_MAX):
-                found = self._ways_to(front[start : start + FRONT_MAX])
-                self._steps |= found
-                met |= dict.fromkeys(part for steps in found.values() for step in steps for part in step.parts)
-            front = self._inferred([one for one in met if one not in self._steps and one not in self._proven])
+                level |= self._ways_to(front[start : start + FRONT_MAX])
+            self._steps |= level
+            for one, steps in level.items():
+                for step in steps:
+                    self._wait(one, step)
+            met = dict.fromkeys(part for steps in level.values() for step in steps for part in step.parts)
+            left = set(self._inferred([one for one in met if one not in self._steps and one not in self._proven]))
             self._prove()
+            open_steps = (step for one, steps in level.items() if one not in self._proven for step in steps)
+            front = [*dict.fromkeys(part for step in open_steps for part in step.parts if part in left)]
         return self._proven if fact in self._proven else None
 
+    def _wait(self, fact: Fact, step: _Step) -> None:
+        """Have a triple wait for a part of one of its steps that is not proven yet."""
+        part = next((part for part in step.parts if part not in self._proven), None)
+        if part is None:
+            self._ready[fact] = None
+        else:
+            self._waiting.setdefault(part, []).append((fact, step))
+
     def _prove(self) -> None:
-        """Find all triples that the proven ones prove."""
-        is_new = True
-        while is_new:
+        """Find all triples that the proven ones prove, each by the first of its steps of least depth.
+
+        Cost: each step is looked at once for each of its parts."""
+        while self._new or self._ready:
+            for fact, step in [one for new in self._new for one in self._waiting.pop(new, ())]:
+                self._wait(fact, step)
             found = {
-                fact: step
-                for fact, steps in self._steps.items()
+                fact: next(step for step in self._steps[fact] if all(part in self._proven for part in step.parts))
+                for fact in self._ready
                 if fact not in self._proven
-                for step in reversed(steps)
-                if all(part in self._proven for part in step.parts)
             }
+            self._ready.clear()
             self._proven |= found
-            is_new = bool(found)
+            self._new = list(found)
 
     def _inferred(self, facts: Sequence[Fact]) -> list[Fact]:
         """Return those of some triples that are not explicit; the others are proven."""
         if not facts:
             return []
         is_inferred = self.read.holds(hidden(_quads(facts)))
-        self._proven |= {fact: None for fact, found in zip(facts, is_inferred, strict=True) if not found}
+        explicit = {fact: None for fact, found in zip(facts, is_inferred, strict=True) if not found}
+        self._proven |= explicit
+        self._new += explicit
         return [fact for fact, found in zip(facts, is_inferred, strict=True) if found]
 
     def _held(self, facts: Sequence[Fact]) -> list[bool]:

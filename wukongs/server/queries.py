@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
@@ -207,14 +207,12 @@ async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
 
 
 async def _view(request: HTTPConnection, face: Face) -> LiveView:
-    """Return the live view that the path names, to change its arguments. Raises Refused (there is none, or it has none:
-    it stands at another node of a cluster)."""
+    """Return the live view that the path names, to read it or change its arguments; of another node of the cluster,
+    what has its methods for the latter. Raises Refused (there is none)."""
     query = await _named(request, face)
-    if is_view(query) and not isinstance(query, LiveView):
-        raise Refused(409, f"view {query.name} has no arguments: a cluster has no views with bindings so far")
-    if not isinstance(query, LiveView):
+    if not is_view(query):
         raise Refused(409, f"query {query.name} has windows: ask for /queries/{query.name}/windows")
-    return query
+    return cast("LiveView", query)
 
 
 async def _view_feed_of(request: HTTPConnection, face: Face) -> ViewFeed:

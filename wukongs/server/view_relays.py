@@ -140,7 +140,7 @@ class RelayedView:
 
     def reset(self) -> ViewReport:
         """Return the whole content as a reset. Raises as RemoteView.content."""
-        found = self._remote.content()
+        found, minor = self._remote.content_with_minor()
         columns, count = found.ids(0, len(found)), int(bool(found.boolean)) if found.kind == "ask" else len(found)
         firsts, weights = summed(columns, np.ones(count, np.int64))
         return ViewReport(
@@ -156,6 +156,7 @@ class RelayedView:
             time_ms=tick_of(found.snapshot),
             is_reset=True,
             text=self._remote.text,
+            minor=minor,
         )
 
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
@@ -164,5 +165,5 @@ class RelayedView:
 
     def content_with_position(self, *, timeout_s: float | None = None) -> tuple[Result, Position]:
         """Return the content, and the position that it is of."""
-        found = self._remote.content(timeout_s=timeout_s)
-        return found, Position(found.snapshot)
+        found, minor = self._remote.content_with_minor(timeout_s=timeout_s)
+        return found, Position(found.snapshot, minor)

@@ -15,10 +15,10 @@ DIGITS = 12
 """Significant digits to which quotients are compared: DuckDB's are doubles, ours have as many digits as a decimal."""
 
 
-def register(engine: Any, number: int, text: str) -> Any:
+def register(engine: Any, name: str, text: str) -> Any:
     """Register a query of SPARQL as a live view; return it."""
     prologue, word, rest = text.partition("SELECT")
-    return engine.register(f"{prologue}REGISTER QUERY q{number:02d} AS {word}{rest}")
+    return engine.register(f"{prologue}REGISTER QUERY {name} AS {word}{rest}")
 
 
 class Content:
@@ -29,11 +29,8 @@ class Content:
         self._rows = Counter[tuple[str | None, ...]]()
 
     def take(self) -> list[Any]:
-        """Return what was reported since, with its columns read. Raises WukongsError."""
-        reports = list(self._view.results(timeout_s=0))
-        for report in reports:
-            report.ids(0, len(report))
-        return reports
+        """Return what was reported since. Raises WukongsError."""
+        return list(self._view.results(timeout_s=0))
 
     def add(self, reports: Iterable[Any]) -> None:
         """Add reports to the sum."""
@@ -61,6 +58,11 @@ def value(text: str | None) -> Value:
         return Decimal(text[1:-1].rpartition("/")[2])
     written, _, datatype = text.rpartition("^^")
     return Decimal(written[1:-1]) if datatype.endswith(("#decimal>", "#integer>")) else text.rpartition('"')[0][1:]
+
+
+def of_sparql(rows: Iterable[Sequence[str | None]]) -> Rows:
+    """Return the rows of an answer in texts of terms."""
+    return Counter(tuple(map(value, row)) for row in rows)
 
 
 def of_sql(rows: Iterable[Sequence[Any]]) -> Rows:

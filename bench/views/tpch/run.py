@@ -1,12 +1,13 @@
-"""The 22 queries of TPC-H as live views over rows as triples: all at once, then each alone.
+"""The 22 queries of TPC-H as live views over rows as triples: all at once, then each alone, then asked anew.
 
-Rows arrive in turn over all tables, orders are deleted with their lines. A time is from the call of `apply` to the
-columns of the reports, in milliseconds; `store` is that of `apply` itself, `change` that of the views. Contents are
-compared with DuckDB's answers at checkpoints before a time is written: decimals exactly, quotients to 12 digits."""
+Rows arrive in turn over all tables, orders are deleted with their lines. Contents are compared with DuckDB's answers at
+checkpoints before a time is written: decimals exactly, quotients to 12 digits. Each query is then asked anew over the
+rows that have arrived by then: of our engine, of DuckDB, and of pyoxigraph, which is given up after some seconds."""
 
 from __future__ import annotations
 
-import sys
+import math
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,15 +15,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import wukongs
-from wukongs.bench.harness import Report, Row, WrongAnswer, repeat, summary
-from wukongs.bench.peers import PeerMissing
-from wukongs.bench.views.tpch.answers import Content, Rows, difference, of_sql, register
-from wukongs.bench.views.tpch.tables import NUMBERS, Agenda, Tables, generate, read, texts
-from wukongs.errors import WukongsError
+import numpy as np
 
-SETTLE_S = 3600.0
-ALL, ALONE = "All 22 views at once, in milliseconds", "Each view alone, in milliseconds"
+import wukongs
+from wukongs.bench.experiments.session import Session
+from wukongs.bench.peers import WUKONGS, PeerFailed, PeerMissing, TooSlow
+from wukongs.bench.peers.in_process import OXIGRAPH
+from wukongs.bench.published import GEOMETRIC_MEAN, TPCH_QUERIES
+from wukongs.bench.record import MISSING, say
+from wukongs.bench.views.anew import LATENCY, OURS_ANEW, OXIGRAPH_ANEW
+from wukongs.bench.views.figures import SETTLE_S, Figures, followed, measure
+from wukongs.bench.views.tpch.answers import Content, Rows, difference, of_sparql, of_sql, register
+from wukongs.bench.views.tpch.oxigraph import Apart
+from wukongs.bench.views.tpch.tables import Agenda, Tables, generate, read, texts, write_ntriples
+
+EXPERIMENT = "tpch"
+ALL = "all 22"
+DUCKDB_ANEW = "DuckDB, asked anew"
+QUERIES = (ALL, *TPCH_QUERIES)
+RATE, FASTER = "triples", "times as fast as asked anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +49,31 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """scale: of the tables; all: what all views at once follow; alone: what each view alone follows then."""
+    """scale: of the tables; all: what all views at once follow; alone: what each view alone follows then; anew_s: how
+    long pyoxigraph may take for one answer."""
 
     scale: float
     all: tuple[Phase, ...]
     alone: tuple[Phase, ...]
+    anew_s: float
 
 
 FULL = Size(
-    0.1, (Phase(100_000, None, 1, 0.7), Phase(1000, 100, 10), Phase(1, 200, 50)), (Phase(1000, 5, 5), Phase(1, 30, 30))
+    0.1,
+    (Phase(100_000, None, 1, 0.7), Phase(1000, 100, 10), Phase(1, 200, 50)),
+    (Phase(1000, 5, 5), Phase(1, 30, 30)),
+    20.0,
 )
-QUICK = Size(0.001, (Phase(2000, None, 1, 0.5), Phase(100, 6, 3), Phase(1, 4, 4)), (Phase(20, 2, 2), Phase(1, 2, 2)))
+QUICK = Size(
+    0.001,
+    (Phase(2000, None, 1, 0.5), Phase(100, 6, 3), Phase(1, 4, 4)),
+    (Phase(20, 2, 2), Phase(1, 2, 2)),
+    20.0,
+)
+
+
+def size_of(is_quick: bool) -> Size:
+    return QUICK if is_quick else FULL
 
 
 class DuckDB:
@@ -58,7 +83,7 @@ class DuckDB:
         try:
             import duckdb
         except ImportError:
-            raise PeerMissing("duckdb is not here: pip install 'wukongs[tpch]'") from None
+            raise PeerMissing("DuckDB: pip install 'wukongs[tpch]'") from None
         self.version = duckdb.__version__
         self._connection = duckdb.connect()
 
@@ -72,59 +97,66 @@ class DuckDB:
         return of_sql(self._connection.execute(sql).fetchall())
 
 
-class Run:
-    """One engine, the stream of rows, and the views that follow."""
+class Stream:
+    """One engine, the rows that arrive in it, and the views that follow."""
 
-    def __init__(self, found: Report, engine: wukongs.Engine, duckdb: DuckDB, tables: Tables, scale: float) -> None:
-        self.found, self.engine = found, engine
+    def __init__(self, engine: wukongs.Engine, duckdb: DuckDB, tables: Tables, scale: float) -> None:
+        self.engine = engine
         self.agenda, self.duckdb = Agenda(tables), duckdb
-        self.asked = {number: texts(number, scale) for number in NUMBERS}
-        self.views: dict[int, Any] = {}
-        self.contents: dict[int, Content] = {}
+        self.asked = {name: texts(int(name[1:]), scale) for name in TPCH_QUERIES}
+        self.views: dict[str, Any] = {}
+        self.contents: dict[str, Content] = {}
 
-    def register(self, number: int) -> float:
+    def register(self, name: str) -> float:
         """Register a view; return the milliseconds that it took."""
         began_s = time.perf_counter()
-        self.views[number] = register(self.engine, number, self.asked[number][0])
+        self.views[name] = register(self.engine, name, self.asked[name][0])
         taken_ms = 1e3 * (time.perf_counter() - began_s)
-        self.contents[number] = Content(self.views[number])
+        self.contents[name] = Content(self.views[name])
         return taken_ms
 
-    def close(self, number: int) -> None:
-        self.contents.pop(number)
-        self.views.pop(number).close()
+    def close(self) -> None:
+        """Close all views."""
+        self.contents.clear()
+        while self.views:
+            self.views.popitem()[1].close()
+
+    def fill(self, rows: int) -> None:
+        """Let rows arrive that no view is to follow, until so many have."""
+        while (left := rows - self.agenda.taken) > 0:
+            self.engine.apply(*self.agenda.changes(self.agenda.take(min(left, 100_000))))
 
     def step(self, count: int) -> dict[str, float]:
         """Apply the next rows; return the triples and the times in milliseconds."""
-        inserts, deletes = self.agenda.changes(self.agenda.take(count))
-        triples = sum(len(one) for one in (inserts, deletes) if one is not None)
-        began_s = time.perf_counter()
-        self.engine.apply(inserts, deletes)
-        stored_s = time.perf_counter()
-        self.engine.settle(SETTLE_S)
-        reports = {number: content.take() for number, content in self.contents.items()}
-        ended_s = time.perf_counter()
-        for number, one in reports.items():
-            self.contents[number].add(one)
+        changes = self.agenda.changes(self.agenda.take(count))
+        triples = sum(len(one) for one in changes if one is not None)
+        stored_ms, all_ms, reports = followed(
+            self.engine, list(self.views.values()), partial(self.engine.apply, *changes)
+        )
+        for content, one in zip(self.contents.values(), reports, strict=True):
+            content.add(one)
+        change_ms = sum(view.stats()["last_change_us"] for view in self.views.values()) / 1e3
+        after_ms = all_ms - stored_ms
         return {
             "triples": float(triples),
-            "store": 1e3 * (stored_s - began_s),
-            "from apply to report": 1e3 * (ended_s - began_s),
-            "change": sum(view.stats()["last_change_us"] for view in self.views.values()) / 1e3,
+            "store": stored_ms,
+            "latency": all_ms,
+            "change": change_ms,
+            # A move may begin, or even end, before apply returns.
+            LATENCY: max(after_ms, change_ms) if any(reports) else after_ms,
         }
 
-    def check(self, what: str) -> None:
+    def check(self, figures: Figures, what: str) -> None:
         """Compare all contents with DuckDB's answers. Raises WrongAnswer."""
         self.duckdb.hold(self.agenda.live_tables())
-        for number, content in self.contents.items():
-            found = difference(content.rows(), self.answer(number))
-            self.found.check(f"{what}: query {number} beside DuckDB", None, found)
+        for name, content in self.contents.items():
+            figures.check(f"{what}: {name}", None, difference(content.rows(), self.answer(name)))
 
-    def answer(self, number: int) -> Rows:
+    def answer(self, name: str) -> Rows:
         """Return DuckDB's answer over the rows of the last check."""
-        return self.duckdb.rows(self.asked[number][1])
+        return self.duckdb.rows(self.asked[name][1])
 
-    def follow(self, phase: Phase, what: str) -> Iterator[dict[str, float]]:
+    def follow(self, figures: Figures, phase: Phase) -> Iterator[dict[str, float]]:
         """Iterate over the batches of a phase, with their triples and times. Raises WrongAnswer."""
         batches = phase.batches
         if batches is None:
@@ -132,78 +164,156 @@ class Run:
         for number in range(1, batches + 1):
             yield self.step(phase.rows)
             if not number % phase.checked_each or number == batches:
-                self.check(f"{what}, batch {number} of {phase.rows} rows")
+                self.check(figures, f"batch {number} of {phase.rows} rows")
 
 
-def main(report: Path | None = None, data: Path | None = None, quick: bool = False, only: Sequence[str] = ()) -> int:
-    """Run the benchmark. data: a folder of parquet files of the full size; only: numbers of queries. Returns the exit
-    status: 1 for a wrong answer, or no answer."""
-    size = QUICK if quick else FULL
+def run(session: Session, data: Path | None = None) -> None:
+    """data: a folder of parquet files of the full size."""
+    size = size_of(session.is_quick)
+    session = session.with_case(scale=size.scale)
     try:
-        numbers = [int(one) for one in only] or list(NUMBERS)
         duckdb = DuckDB()
         tables = generate(size.scale) if data is None else read(data)
-        rows = sum(map(len, tables.values()))
-        found = Report("views-tpch", {"scale": size.scale, "rows": rows, "peer": f"DuckDB {duckdb.version}"})
-        with wukongs.Engine() as engine:
-            run = Run(found, engine, duckdb, tables, size.scale)
-            _all_at_once(run, size.all, numbers)
-            _each_alone(run, size.alone, numbers)
-    except (WrongAnswer, PeerMissing, OSError, WukongsError) as error:
-        print(f"wukongs: bench views-tpch: {error}", file=sys.stderr)
-        return 1
-    found.publish(report)
-    return 0
+    except PeerMissing as error:
+        session.record.skipped(EXPERIMENT, ALL, WUKONGS, session.case, f"{MISSING}{error}")
+        return
+    session.record.about["versions"]["duckdb"] = duckdb.version
+    checked = f"DuckDB {duckdb.version}"
+    with wukongs.Engine() as engine:
+        stream = Stream(engine, duckdb, tables, size.scale)
+        filled = int(size.all[0].share * len(stream.agenda))
+        last = size.all[-1].rows
+        body = partial(_all_at_once, stream=stream, phases=size.all)
+        measure(session, EXPERIMENT, ALL, checked, RATE, body, batch=last)
+        stream.close()
+        stream.fill(filled)
+        for name in TPCH_QUERIES:
+            body = partial(_alone, stream=stream, phases=size.alone)
+            measure(session, EXPERIMENT, name, checked, LATENCY, body, batch=size.alone[-1].rows)
+            stream.close()
+        _ask_anew(session, stream, size)
+    _tell_ratios(session, size)
 
 
-def _all_at_once(run: Run, phases: Sequence[Phase], numbers: Sequence[int]) -> None:
-    for number in numbers:
-        run.register(number)
-    rows = list[Row]()
+def _all_at_once(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> None:
+    for name in TPCH_QUERIES:
+        stream.register(name)
     for phase in phases:
-        print(f"bench views-tpch: all at once, batches of {phase.rows:,} rows", file=sys.stderr, flush=True)
-        steps = list(run.follow(phase, "all at once"))
-        seconds = sum(step["from apply to report"] for step in steps) / 1e3
-        row: Row = {
-            "rows": phase.rows,
-            "batches": len(steps),
-            "triples/s": sum(one["triples"] for one in steps) / seconds,
-        }
-        rows.append(row | _times(steps, ("median", "p99")))
-    for row in rows:
-        run.found.add(ALL, row)
-    for number in numbers:
-        run.close(number)
+        say(f"  batches of {phase.rows:,} rows")
+        steps = list(stream.follow(figures, phase))
+        for metric in ("store", "change", "latency"):
+            figures.add(metric, [one[metric] for one in steps], batch=phase.rows)
+        rates = [1e3 * one["triples"] / one["latency"] for one in steps]
+        figures.add(RATE, rates, "triples/s", batch=phase.rows)
 
 
-def _each_alone(run: Run, phases: Sequence[Phase], numbers: Sequence[int]) -> None:
-    rows = list[Row]()
-    for number in numbers:
-        print(f"bench views-tpch: query {number}", file=sys.stderr, flush=True)
-        registered_ms = run.register(number)
-        run.engine.settle(SETTLE_S)
-        for phase in phases:
-            steps = list(run.follow(phase, "alone"))
-            row: Row = {"query": number, "rows": phase.rows} | _times(steps, ("median",))
-            rows.append(row | {"change / store": row["change, median"] / row["store, median"]})
-        view, text = run.views[number], run.asked[number][0]
-        asked = (
-            ("ours", partial(lambda text: run.engine.query(text).texts(), text)),
-            ("DuckDB", partial(run.answer, number)),
+def _alone(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> None:
+    registered_ms = stream.register(figures.query)
+    stream.engine.settle(SETTLE_S)
+    view = stream.views[figures.query]
+    stream.contents[figures.query].add(list(view.results(timeout_s=0)))
+    figures.add("install", [registered_ms])
+    for phase in phases:
+        steps = list(stream.follow(figures, phase))
+        for metric in ("store", "change", LATENCY):
+            figures.add(metric, [one[metric] for one in steps], batch=phase.rows)
+    figures.add("kept", [view.stats()["kept_bytes"]], "bytes")
+    figures.add("refreshed parts", [view.explain().count("refresh")], "parts")
+
+
+# --- asked anew -------------------------------------------------------------------------------------------------------
+
+
+def _ask_anew(session: Session, stream: Stream, size: Size) -> None:
+    """Ask each query anew over the rows that are there: as the views of the batches of 1,000 rows would be."""
+    case = {**session.case, "batch": size.alone[0].rows}
+    names = [
+        name
+        for name in TPCH_QUERIES
+        if session.wants(name)
+        and not all(
+            session.record.is_done(EXPERIMENT, name, who, case) for who in (OURS_ANEW, DUCKDB_ANEW, OXIGRAPH_ANEW)
         )
-        figures: Row = {f"{who} anew": 1e3 * summary(repeat(ask, 1))["median"] for who, ask in asked}
-        figures |= {"registered in": registered_ms, "bytes kept": view.stats()["kept_bytes"]}
-        figures["refresh"] = view.explain().count("refresh")
-        for row in rows[-len(phases) :]:
-            row |= figures
-        run.close(number)
-    for row in rows:
-        run.found.add(ALONE, row)
+    ]
+    if not names:
+        return
+    session.begin(f"{EXPERIMENT}: asked anew; loading {OXIGRAPH}")
+    stream.duckdb.hold(stream.agenda.live_tables())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.nt"
+        write_ntriples(stream.agenda.live_tables(), path)
+        theirs = Apart.start(path, size.anew_s)
+        path.unlink()
+        try:
+            for name in names:
+                session.begin(f"{EXPERIMENT}: {name}, asked anew")
+                _ask_one_anew(session, stream, theirs, name, size.anew_s, case)
+        finally:
+            theirs.close()
 
 
-def _times(steps: Sequence[dict[str, float]], which: Sequence[str]) -> Row:
-    return {
-        f"{what}, {one}": summary([step[what] for step in steps])[one]
-        for what in ("store", "change", "from apply to report")
-        for one in which
-    }
+def _ask_one_anew(
+    session: Session, stream: Stream, theirs: Apart, name: str, anew_s: float, case: dict[str, Any]
+) -> None:
+    text = stream.asked[name][0]
+
+    def ask_ours() -> tuple[float, Rows]:
+        began_s = time.perf_counter()
+        found = stream.engine.query(text).texts()
+        return 1e3 * (time.perf_counter() - began_s), of_sparql(found)
+
+    def ask_duckdb() -> tuple[float, Rows]:
+        began_s = time.perf_counter()
+        rows = stream.answer(name)
+        return 1e3 * (time.perf_counter() - began_s), rows
+
+    def ask_theirs() -> tuple[float, Rows]:
+        taken_ms, rows = theirs.ask(text)
+        return taken_ms, of_sparql(rows)
+
+    expected = stream.answer(name)
+    for who, ask, times in ((OURS_ANEW, ask_ours, 3), (DUCKDB_ANEW, ask_duckdb, 3), (OXIGRAPH_ANEW, ask_theirs, 1)):
+        if session.record.is_done(EXPERIMENT, name, who, case):
+            continue
+        key = (EXPERIMENT, name, who, case)
+        samples, why, count = list[float](), None, 0
+        try:
+            for _ in range(times):
+                taken_ms, rows = ask()
+                samples.append(taken_ms)
+                why, count = difference(rows, expected), rows.total()
+                if why is not None:
+                    why = f"answers otherwise than DuckDB: {why}"
+                    break
+        except TooSlow:
+            why = f"too slow: more than {anew_s:g} s for one answer"
+        except PeerFailed as error:
+            why = f"failed: {error}"
+        if why is None:
+            checked = f"DuckDB {stream.duckdb.version}"
+            session.record.measured(*key, LATENCY, samples, rows=count, checked=checked, busy=session.busy())
+        else:
+            session.record.skipped(*key, why)
+
+
+def _tell_ratios(session: Session, size: Size) -> None:
+    """Write the geometric mean of how many times as fast the views are as asking anew. One that was given up counts as
+    if it had taken just as long as it was given; one with another answer, or none, is left out."""
+    case = {**session.case, "batch": size.alone[0].rows}
+    record = session.record
+    for who in (OURS_ANEW, DUCKDB_ANEW, OXIGRAPH_ANEW):
+        ratios = list[float]()
+        for name in TPCH_QUERIES:
+            ours = record.median(EXPERIMENT, name, WUKONGS, case, LATENCY)
+            anew = record.median(EXPERIMENT, name, who, case, LATENCY)
+            if anew is None and "too slow" in record.why_skipped(EXPERIMENT, name, who, case):
+                anew = 1e3 * size.anew_s
+            if ours and anew:
+                ratios.append(anew / ours)
+        if ratios and not session.queries:
+            mean = math.exp(float(np.mean(np.log(ratios))))
+            told = {**case, "asked": who.partition(",")[0]}
+            if record.is_done(EXPERIMENT, GEOMETRIC_MEAN, WUKONGS, told):
+                continue
+            key = (EXPERIMENT, GEOMETRIC_MEAN, WUKONGS, told, FASTER)
+            record.measured(*key, [mean], unit="times", rows=len(ratios), checked="DuckDB")

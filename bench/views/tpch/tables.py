@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +26,6 @@ from wukongs.bench.peers import PeerMissing
 BASE = "http://example.org/tpch/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 QUERIES = Path(__file__).parent
-NUMBERS = range(1, 23)
 GENERATOR = "tpchgen-cli"
 KEYS = {
     "region": ("r_regionkey",),
@@ -103,6 +102,16 @@ def triples(name: str, rows: pa.Table) -> list[pa.Array]:
     return [pa.chunked_array(one, pa.string()).combine_chunks() for one in (subjects, predicates, objects)]
 
 
+def write_ntriples(tables: Iterable[tuple[str, pa.Table]], path: Path) -> None:
+    """Write the rows of tables as N-Triples. Raises OSError."""
+    with path.open("wb") as file:
+        for name, rows in tables:
+            for first in range(0, len(rows), 50_000):
+                columns = triples(name, rows.slice(first, 50_000))
+                lines = pc.binary_join_element_wise(*columns, pa.scalar(".\n"), " ")
+                file.write(pc.binary_join(pa.array([lines.to_pylist()], pa.list_(pa.string())), "")[0].as_buffer())
+
+
 def _iris(name: str, keys: Sequence[pa.ChunkedArray]) -> pa.Array:
     parts = [part for key in keys for part in ("-", key.cast(pa.string()))]
     return _text([f"<{BASE}{name}/", *parts[1:], ">"])
@@ -165,18 +174,19 @@ class Agenda:
         numbers, places, times, signs = (np.concatenate(one) for one in zip(*columns, strict=True))
         turn = np.argsort(times, kind="stable")
         self._numbers, self._places, self._signs = numbers[turn], places[turn], signs[turn]
-        self._next = 0
+        self.taken = 0
+        """The rows that were taken."""
         self.live = {name: np.zeros(len(table), np.bool_) for name, table in tables.items()}
 
     def __len__(self) -> int:
         """The rows that are left."""
-        return len(self._signs) - self._next
+        return len(self._signs) - self.taken
 
     def take(self, count: int) -> Batch:
         """Return the next rows, at most `count`."""
-        chosen = slice(self._next, min(self._next + count, len(self._signs)))
+        chosen = slice(self.taken, min(self.taken + count, len(self._signs)))
         numbers, places, signs = (one[chosen] for one in (self._numbers, self._places, self._signs))
-        self._next = chosen.stop
+        self.taken = chosen.stop
         sides = dict[int, dict[str, NDArray[np.int64]]]()
         for sign in (1, -1):
             of_sign = signs == sign

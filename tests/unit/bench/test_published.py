@@ -7,7 +7,7 @@ import math
 import pytest
 
 from wukongs.bench.published import AIMS, GEOMETRIC_MEAN, PUBLISHED, SETS, WUKONG_S, Published
-from wukongs.bench.report.reading import convert
+from wukongs.bench.report.reading import convert, is_rate
 
 
 def column(experiment: str, engine: str, table: str) -> dict[str, float]:
@@ -81,4 +81,4 @@ def test_aims_have_units_that_results_can_be_told_in() -> None:
     assert len({(aim.what, aim.statistic) for aim in AIMS}) == len(AIMS)
     for aim in AIMS:
         assert convert(1.0, aim.unit, aim.unit) == 1.0
-        assert aim.way == ("at least" if aim.unit.endswith("/s") else "at most"), aim
+        assert aim.way == ("at least" if is_rate(aim.unit) else "at most"), aim

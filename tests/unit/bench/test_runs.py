@@ -435,7 +435,7 @@ def test_shared_arrangements_are_measured_and_checked(whole: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", ["lsbench", "citybench", "interactive"])
+@pytest.mark.parametrize("benchmark", ["lsbench", "citybench", "interactive", "views"])
 def test_the_page_of_a_run_has_a_table_and_pictures_of_each_experiment(whole: Path, benchmark: str) -> None:
     page = (whole / benchmark / "report.html").read_text(encoding="utf-8")
     markdown = (whole / benchmark / "report.md").read_text(encoding="utf-8")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -11,25 +14,39 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rdflib import URIRef
+from rdflib import Literal, URIRef
 
 import wukongs
 from tests.clusters import PATIENT, cluster, cut_off, start_again
 from tests.faces import served_node
 from tests.fuzz import first_and_slow, slow
 from tests.unit.cluster.wires import EX, WAIT_S, Fault, until, wired
-from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text, random_triples, random_update
+from tests.unit.incremental.queries import (
+    GRAPHS,
+    RULE,
+    VARIABLES,
+    QueryMaker,
+    quads_text,
+    random_triples,
+    random_update,
+)
+from tests.unit.incremental.test_arguments_follow import TERMS
 from wukongs.cluster.boot import EVENT_TIMES, LEASES
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.node_store import HELD_ENTRIES_MAX
 from wukongs.cluster.reads.requests import CHANGED, RUN, TEXTS
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
-from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.csparql.scope import mentioned_variables
+from wukongs.csparql.terms import Variable
+from wukongs.errors import CompactedError, DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.incremental.versions import Evaluation
 from wukongs.incremental.view import View
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
+from wukongs.query.execution.argument_rows import BoundQuery
+from wukongs.query.execution.bindings import where_clause
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
@@ -80,16 +97,30 @@ class Sum:
         return self
 
 
-def asked(engine: wukongs.Engine, text: str) -> Counter[Row]:
+def asked(engine: wukongs.Engine, text: str, bound: Mapping[int, Mapping[str, str]] | None = None) -> Counter[Row]:
     """Return the answer of an engine of one process, evaluated from scratch, with the choices of LIMIT and GROUP_CONCAT
-    that views make."""
+    that views make. bound: arguments by their numbers; the text is asked once for each."""
+    if bound is None:
+        return asked_once(engine, text)
+    return Counter(
+        (repr(Literal(number)), *row)
+        for number, terms in bound.items()
+        for row in asked_once(engine, text, terms).elements()
+    )
+
+
+def asked_once(engine: wukongs.Engine, text: str, given: Mapping[str, str] | None = None) -> Counter[Row]:
     core, query, limits = engine._core, rewrite(parse_query(text, None)), Limits()
     terms = terms_of(core)
     with core.lock:
         stored = core.arrangement.trace.read(core.sn)
     name_graphs(query.dataset, terms)
     dataset = Dataset(query.dataset, stored, {}, ConstantIds(ids_of(core), core.reserved))
-    found = answer(query, dataset, terms, limits, PlanMemo(), "asked", in_order=True)
+    row = None
+    if given is not None:
+        one = BoundQuery(query, tuple(map(Variable, given)))
+        query, row = one.query, one.given(tuple(given.values()), terms)
+    found = answer(query, dataset, terms, limits, PlanMemo(), "asked", in_order=True, given=row)
     result = Result(query.form, query.variables, found.columns, terms, core.sn, found.boolean, found.length)
     if found.boolean is not None:
         return Counter({(): 1}) if found.boolean else Counter()
@@ -111,12 +142,17 @@ def follow(nodes: list[Any], engine: wukongs.Engine, seed: int, views: int, step
         one.update(f"INSERT DATA {{ {stored} }}")
         if kinds.get("of_graphs") and not one.rules():
             one.add_rules(RULE)
-    followed, texts = list[tuple[str, Any, Sum]](), [*FIXED]
+    has_arguments = kinds.pop("of_arguments", False)
+    followed, texts = list[FollowedView](), [] if has_arguments else [*FIXED]
     while len(followed) < views:
         text = texts.pop() if texts else QueryMaker(rng, **kinds).query()
-        name = f"v{seed}x{len(followed)}"
         try:
-            followed.append((text, rng.choice(engines).register(f"REGISTER QUERY {name} AS {text}"), Sum()))
+            bound = first_rows(rng, text) if has_arguments else None
+            if bound == {}:
+                continue
+            table = None if bound is None else [*bound.values()]
+            registering = f"REGISTER QUERY v{seed}x{len(followed)} AS {text}"
+            followed.append(FollowedView(text, rng.choice(engines).register(registering, bindings=table), bound))
         except wukongs.QuerySyntaxError:  # a variable that BIND would bind again
             continue
     for step in range(steps):
@@ -124,21 +160,73 @@ def follow(nodes: list[Any], engine: wukongs.Engine, seed: int, views: int, step
             update = random_update(rng, graphs, of_graphs=kinds.get("of_graphs", False))
             engine.update(update)
             rng.choice(engines).update(update)
+        for one in followed if has_arguments else ():
+            one.bind_and_unbind(rng, engines)
         rng.choice(engines).settle(60)
-        for text, view, kept in followed:
+        for one in followed:
+            view, kept = one.view, one.kept
             before = Counter(kept.rows)
             kept.read(view)
             changed += kept.rows != before
-            expected = asked(engine, text)
+            expected = asked(engine, one.text, one.bound)
             assert kept.rows == expected, (
-                f"seed {seed}, step {step}: {text}\n{view.explain()}\nmissing {expected - kept.rows}\nextra "
-                f"{kept.rows - expected}\n{view.why()}"
+                f"seed {seed}, step {step}: {one.text} {one.bound}\n{view.explain()}\nmissing {expected - kept.rows}\n"
+                f"extra {kept.rows - expected}\n{view.why()}"
             )
             assert view.stats()["errors"] == 0
-    for _, view, kept in followed:
-        assert kept.resets == 1, view.why()
-        view.close()
+    for one in followed:
+        assert one.kept.resets == 1, one.view.why()
+        one.view.close()
     return changed
+
+
+@dataclass
+class FollowedView:
+    """bound: arguments by their numbers, None: it has none; kept: what its reader keeps."""
+
+    text: str
+    view: Any
+    bound: dict[int, dict[str, str]] | None
+    kept: Sum = field(default_factory=Sum)
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = tuple(self.bound[0]) if self.bound else ()
+
+    def bind_and_unbind(self, rng: Random, engines: list[Any]) -> None:
+        """Change the arguments, at any node."""
+        assert self.bound is not None
+        [view] = [one for one in rng.choice(engines).queries() if one.name == self.view.name]
+        if rng.random() < 0.5:
+            rows = random_rows(rng, self.names)
+            self.bound.update(zip(view.bind(rows).tolist(), rows, strict=True))
+        if self.bound and rng.random() < 0.4:
+            numbers = rng.sample(sorted(self.bound), rng.randint(1, len(self.bound)))
+            assert sorted(view.unbind(numbers).tolist()) == sorted(numbers)
+            for number in numbers:
+                del self.bound[number]
+
+
+def first_rows(rng: Random, text: str) -> dict[int, dict[str, str]]:
+    """Return arguments for one or two variables of a query, by their numbers; none for a text that has no variables, or
+    is none that may have arguments."""
+    query = parse_query(text, None)
+    known = {variable.name for variable in mentioned_variables(where_clause(query))}
+    given = [name for variable in (*VARIABLES, "?g") if (name := variable[1:]) in known]
+    if not given or query.form != "select":
+        return {}
+    names = rng.sample(given, min(len(given), rng.choice((1, 1, 2))))
+    return dict(enumerate(random_rows(rng, names)))
+
+
+def random_rows(rng: Random, names: Collection[str]) -> list[dict[str, str]]:
+    return [{name: rng.choice(TERMS) for name in names} for _ in range(rng.randint(1, 4))]
+
+
+@pytest.mark.parametrize(("count", "replicas"), [(3, 1), slow(1, 1), slow(3, 2)])
+def test_views_follow_their_text_for_each_argument(count: int, replicas: int) -> None:
+    with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
+        assert follow(nodes, engine, 2, 10, 8, of_arguments=True) >= 8
 
 
 @pytest.mark.parametrize(("count", "replicas"), [(3, 1), slow(1, 1), slow(3, 2)])
@@ -181,6 +269,11 @@ def test_a_view_is_called_at_each_node() -> None:
         assert known.stats()["sn"] == view.sn
         assert there.stats()["views"]["v"]["node"] == 0
         assert known.why() == view.why()
+        row = {"a": f"<{EX}a>"}
+        assert str(known.why(row)) == str(view.why(row)) == str(there.queries()[0].why([f"<{EX}a>", f"<{EX}c>"]))
+        assert len(view.why(row).parts) == 2
+        with pytest.raises(DataError, match="view v has no row with"):
+            known.why({"a": f"<{EX}b>"})
         with pytest.raises(StreamError, match="runs at node 0"):
             next(known.results(0.0))
         known.pause()
@@ -206,24 +299,12 @@ def test_a_view_is_called_at_each_node() -> None:
 
 
 def test_what_views_on_clusters_lack_is_refused_by_name() -> None:
-    select = "REGISTER QUERY v {} AS SELECT * WHERE {{ ?a <http://ex/p> ?b }}"
     made = "REGISTER QUERY v AS CONSTRUCT { ?a <http://ex/q> ?b } WHERE { ?a <http://ex/p> ?b }"
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
-        with pytest.raises(StreamError, match="view v: bindings are for live views of engines of one process"):
-            engine.register(select.format(""), bindings=[{"a": "<http://ex/a>"}])
-        with pytest.raises(StreamError, match="view v: periods"):
-            engine.register(select.format("COMPUTED EVERY 1s"))
-        with pytest.raises(StreamError, match="view v: periods"):
-            engine.register(select.format(""), every_ms=1000)
         engine.stream("http://ex/s", batch_ms=1000)
         with pytest.raises(StreamError, match="a live view on a cluster makes no stream"):
             engine.register(made, into="http://ex/s", every_ms=1000)
-        view = engine.register(select.format(""))
-        with pytest.raises(StreamError, match=r"why\(row\) is for engines of one process"):
-            view.why({"a": "<http://ex/a>"})
-        with pytest.raises(StreamError, match="view v: periods"):
-            view.replace(select.format("COMPUTED EVERY 1s"))
 
 
 HOPS = f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p> ?b . ?b <{EX}p> ?c }}"
@@ -385,10 +466,129 @@ def test_readers_begin_with_a_reset_after_a_restart(tmp_path: Path, snapshot: bo
         same_as(paused, Sum(), nodes[1])
 
 
+def names_of(result: Any) -> Counter[Row]:
+    """Return the rows of a view with arguments: the number, and the names of the terms."""
+    return Counter((str(int(row[0])), *(str(term).rpartition("/")[2] for term in row[1:])) for row in result)
+
+
+def given(*names: str) -> list[dict[str, str]]:
+    return [{"a": f"<{EX}{name}>"} for name in names]
+
+
+@pytest.mark.parametrize("together_bytes", [1 << 16, 1])
+def test_arguments_are_there_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together_bytes: int
+) -> None:
+    monkeypatch.setattr("wukongs.live.views.logged_arguments.TOGETHER_BYTES_MIN", together_bytes)
+    with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        nodes[0].engine.update(edges("ab", "bc", "cd", "de"))
+        view = nodes[1].engine.register(HOPS, bindings=given("a", "x"))
+        [beside] = nodes[2].engine.queries()
+        assert beside.bind(given("b", "c", "b")).tolist() == [2, 3, 4]
+        assert view.unbind(given("b")).tolist() == [2]
+        for _ in range(together_bytes == 1 and 20):
+            [number] = view.bind(given("d")).tolist()
+            assert beside.unbind([number]).tolist() == [number]
+        last = 5 if together_bytes > 1 else 25
+        with pytest.raises(DataError, match="no argument has the number 2"):
+            beside.unbind([2])
+        with pytest.raises(SettingsError, match="registered with the columns 'a', found 'c'"):
+            beside.bind([{"c": "<http://ex/a>"}])
+        assert view.stats()["arguments"] == beside.stats()["arguments"] == 4
+        nodes[0].engine.settle(WAIT_S)
+        content = names_of(view.content())
+        assert content == Counter([("0", "a", "c"), ("3", "c", "e"), ("4", "b", "d")])
+        bound = nodes[0].host.node.control.queries["v"].bound
+        assert len(bound) == 2 if together_bytes > 1 else len(bound) < 10, "many changes are one text"
+        cut_off(nodes)
+    with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        nodes[0].engine.settle(WAIT_S)
+        view = nodes[1].engine.register(HOPS, bindings=given("a", "x"))
+        assert view is nodes[1].store.query("v")
+        assert names_of(view.content()) == content
+        assert view.bind(given("d")).tolist() == [last], "a number is never used again"
+        nodes[0].engine.update(edges("ef"))
+        nodes[0].engine.settle(WAIT_S)
+        assert names_of(view.content()) == content + Counter([(str(last), "d", "f")])
+        with pytest.raises(StreamError, match="v is registered already"):
+            nodes[1].engine.register(HOPS, bindings=given("b"))
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_arguments_that_are_bound_at_one_time_have_numbers_of_their_own(node: int) -> None:
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes, ThreadPoolExecutor(4) as threads:
+        nodes[0].engine.update(edges("ab", "bc"))
+        view = nodes[0].engine.register(HOPS, bindings=[{"a": "<http://ex/a>"}])
+        [called] = nodes[node].engine.queries()
+        found = list(threads.map(lambda _: called.bind(given("a", "b")).tolist(), range(8)))
+        assert sorted(number for numbers in found for number in numbers) == list(range(1, 17))
+        nodes[0].engine.settle(WAIT_S)
+        assert len(view.content()) == 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [None, given("a", "c")])
+def test_named_readers_go_on_where_they_were_when_a_view_moves(arguments: list[dict[str, str]] | None) -> None:
+    """One reader has acknowledged all that it got, one has got a report and not acknowledged it, and one has nothing;
+    each gets reports from its position on, and what it may have kept is no part of a report that leads further."""
+    with cluster(3, 2) as nodes:
+        view: Any = nodes[2].engine.register(HOPS, bindings=arguments, snapshot=False)
+        kept = {name: Sum() for name in ("done", "open", "behind")}
+
+        def change(*pairs: str) -> None:
+            nodes[0].engine.update(edges(*pairs))
+            nodes[0].engine.settle(WAIT_S)
+
+        for name in kept:  # all begin at the same position
+            assert list(view.results(0.0, group=name)) == []
+        change("ab", "bc")
+        for name, each in kept.items():
+            for report in view.results(0.2, group=name):
+                each.take(report)
+        change("cd")
+        for report in view.results(0.2, group="done"):
+            kept["done"].take(report)
+        for report in view.results(0.2, group="open"):
+            kept["open"].take(report)
+            break  # it is given back: the next reader gets it again
+        for _ in view.results(0.2, group="behind"):
+            break
+        change("de")
+        if arguments is not None:
+            view.bind(given("b"))
+            nodes[0].engine.settle(WAIT_S)
+        positions = {name: each.sn for name, each in kept.items()}
+        until(lambda: {*positions.values()} <= {*nodes[0].store._stands} & {*nodes[1].store._stands})
+        nodes[2].close()
+        nodes[0].engine.update(edges("ef", "-ab"))
+        until(lambda: any(node.store.query("v") is not None for node in nodes[:2]))
+        home = next(node for node in nodes[:2] if node.store.query("v") is not None)
+        view = home.engine.register(HOPS, bindings=arguments, snapshot=False)
+        home.engine.settle(WAIT_S)
+        content = Counter(map(texts_of, view.content()))
+        for name, each in kept.items():
+            resets = each.resets
+            for report in view.results(0.5, group=name, progress=True):
+                if report.snapshot > each.sn:  # the reader skips what it has
+                    each.take(report)
+            assert each.resets == resets, name
+            assert each.rows == content, name
+        new = Sum()
+        for report in view.results(0.5, group="new"):
+            new.take(report)
+        assert (new.resets, new.rows) == (1, content)
+        assert view.stats()["resets_for_lag"] == 0
+        view.close()
+        until(lambda: not any(node.store._stands for node in nodes[:2]))
+
+
 @pytest.mark.slow
 def test_a_view_moves_when_its_node_is_lost() -> None:
     with cluster(3, 2) as nodes:
         kept, view = Sum(), nodes[2].engine.register(HOPS, snapshot=False)
+        each = nodes[2].engine.register(HOPS.replace("QUERY v", "QUERY w"), bindings=given("a"))
+        assert each.bind(given("c", "d")).tolist() == [1, 2]
+        assert each.unbind([1]).tolist() == [1]
         nodes[0].engine.update(edges("ab", "bc"))
         nodes[0].engine.settle(WAIT_S)
         kept.read(view)
@@ -400,9 +600,14 @@ def test_a_view_moves_when_its_node_is_lost() -> None:
         view = home.engine.register(HOPS, snapshot=False)
         same_as(view, kept, home)
         assert kept.resets == 1
+        until(lambda: any(node.store.query("w") is not None for node in nodes[:2]))
+        [each] = [one for one in home.engine.queries() if one.name == "w"]
+        assert each.stats()["arguments"] == 2
+        assert each.bind(given("b")).tolist() == [3]
         start_again(nodes, 2, replica_count=2)
         nodes[2].engine.update(edges("de", "-bc"))
         same_as(view, kept, home)
+        each.close()
         view.close()
         until(lambda: nodes[2].engine.queries() == [])
 
@@ -435,7 +640,7 @@ def test_a_client_of_any_node_reads_a_view() -> None:
 
 
 @pytest.mark.slow
-def test_a_backup_has_the_views(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_backup_has_the_views(tmp_path: Path) -> None:
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
         engine.update(edges("ab", "bc"))
@@ -449,10 +654,14 @@ def test_a_backup_has_the_views(tmp_path: Path, caplog: pytest.LogCaptureFixture
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
         engine.restore(tmp_path / "restored")
-        assert [one.name for one in engine.queries()] == ["v", "w"]
-        assert "not restored: view b: bindings are for live views" in caplog.text
+        assert [one.name for one in engine.queries()] == ["b", "v", "w"]
+        [bound] = [one for one in engine.queries() if one.name == "b"]
+        assert bound.bind([{"b": f"<{EX}b>"}]).tolist() == [1]
+        engine.backup(tmp_path / "again")
         assert len(engine.register(HOPS, keep=True).content()) == 1
-        assert "is paused" in engine.queries()[1].why()
+        assert "is paused" in engine.queries()[2].why()
+    with wukongs.restore(tmp_path / "again", tmp_path / "restored again") as restored:
+        assert {one.name: one.stats()["arguments"] for one in restored.queries()} == {"b": 2, "v": 0, "w": 0}
 
 
 def test_a_change_costs_one_message_to_each_other_node() -> None:
@@ -506,6 +715,34 @@ def test_on_result_gets_what_a_reader_does_once_the_other_nodes_answer() -> None
         wires.nodes[1].engine.update(edges("-ab", "-lm"))
         until(lambda: len(kept.rows) == len(names) - 4)
         assert kept.resets == 1
+
+
+@pytest.mark.slow
+def test_views_stand_at_many_snapshots() -> None:
+    """A period that lasts keeps its SN on all nodes, though there are older ones, and many newer ones."""
+    with wired(3) as wires:
+        node = wires.nodes[0]
+        node.engine.update(edges("ab", "bc"))
+        followed = list[tuple[Any, Sum]]()
+        for number in range(3):
+            view = node.engine.register(HOPS.replace("QUERY v", f"QUERY v{number}"), every_ms=10**9)
+            followed.append((view, Sum().read(view)))
+            node.engine.update(edges(f"{number}a", f"c{number}"))
+            until(lambda view=view: all(view.sn in one.store._stands for one in wires.nodes))  # type: ignore[misc]
+        for number in range(HELD_ENTRIES_MAX + 10):
+            wires.nodes[1].engine.update(edges(f"{'' if number % 2 else '-'}cd"))
+        for one in wires.nodes:
+            one.store.core.arrangement.trace.merge_further(1 << 20)
+        with node.store.core.lock:
+            node.store.views._end_periods(node.store.views.next_period_ms() or 0, node.store.views._snapshots)
+            node.store.views._news.notify_all()
+        for view, kept in followed:
+            until(lambda view=view: view.stats()["reports"] == 1)  # type: ignore[misc]
+            assert kept.read(view).rows == Counter(map(texts_of, view.content()))
+            assert kept.resets == 1, view.why()
+        for view, _ in followed:
+            view.close()
+        until(lambda: not any(one.store._stands for one in wires.nodes))
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from wukongs.live.pieces import Close
 from wukongs.live.query_source import QuerySource
 from wukongs.protocol import events as ev
 from wukongs.protocol.actions import SealBatch
+from wukongs.protocol.progress import HeldAnywhere
 from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
@@ -382,7 +383,7 @@ def test_until_others_have_said_what_they_need_a_node_keeps_everything() -> None
         payload = json.dumps({"change": str(number), "graph": None, "cleared": [], "operations": 0})
         store.apply(number, Change("c", number, payload, None, 0), Sn(0, number))
         store.expose(Sn(0, number), {})
-        store.hold(None, None)
+        store.hold(HeldAnywhere(None, None, None))
     store.wait_for(Sn(0, 29), 10)
     with store.core.lock:
         assert [len(store.core.arrangement.trace.read(sn)) for sn in range(30)] == list(range(30))

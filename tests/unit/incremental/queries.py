@@ -23,13 +23,20 @@ CLAUSES_OF_GRAPHS = (
 )
 RULE = "RULE made: CONSTRUCT { ?x <http://ex/p1> ?z } WHERE { ?x <http://ex/p0> ?y . ?y <http://ex/p0> ?z }"
 """It infers in the default graph, so that its two views differ."""
+TRIPLE_TERMS = tuple(
+    f"<<( {one} {PREDICATES[0]} {other} )>>" for one in NODES[:2] for other in (*NODES[:2], NUMBERS[0])
+)
 Triple = tuple[str, str, str]
 Graphs = dict[str, set[Triple]]
 
 
 def random_triples(rng: random.Random, count: int) -> list[Triple]:
     return [
-        (rng.choice(NODES), rng.choice(PREDICATES), rng.choice(NODES if rng.random() < 0.7 else NUMBERS))
+        (
+            rng.choice(NODES),
+            rng.choice(PREDICATES),
+            rng.choice(rng.choices((NODES, NUMBERS, TRIPLE_TERMS), (14, 5, 1))[0]),
+        )
         for _ in range(count)
     ]
 
@@ -86,14 +93,23 @@ class QueryMaker:
     def _order(self, shown: str) -> str:
         if self.rng.random() < 0.75:
             return ""
-        keys = "" if self.rng.random() < 0.3 else f" ORDER BY {shown.split()[0]}"
+        first = shown.split()[0]
+        if self.rng.random() < 0.2:
+            first = f"{self.rng.choice(('', 'DESC'))}({self._decided(first)})"
+        keys = "" if self.rng.random() < 0.3 else f" ORDER BY {first}"
         return f"{keys} LIMIT {self.rng.randint(0, 4)} OFFSET {self.rng.randint(0, 2)}"
+
+    def _decided(self, variable: str) -> str:
+        """Return an expression that an EXISTS decides."""
+        negated = self.rng.choice(("", "NOT "))
+        return f"IF({negated}EXISTS {{ {self._triples()} }}, {variable}, {self.rng.choice(('1', '?none'))})"
 
     def _grouped(self, clause: str, body: str) -> str:
         rng = self.rng
         keys = " ".join(rng.sample(self._variables, rng.randint(0, 2)))
         function = rng.choice(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
-        argument = f"{rng.choice(('', 'DISTINCT '))}{rng.choice(VARIABLES)}"
+        argument = rng.choice(VARIABLES)
+        argument = f"{rng.choice(('', 'DISTINCT '))}{self._decided(argument) if rng.random() < 0.15 else argument}"
         aggregate = rng.choice((f"COUNT({rng.choice(('*', argument))})", f"{function}({argument})"))
         by = f" GROUP BY {keys}" if keys else ""
         having = " HAVING (COUNT(*) > 1)" if rng.random() < 0.2 else ""
@@ -122,7 +138,7 @@ class QueryMaker:
             case 4:
                 return f"^({self.path(depth - 1)})"
             case 5:
-                return f"({self.path(depth - 1)}){{{rng.choice(('1,2', '0,2', '2,3', '2,', '0,1'))}}}"
+                return f"({self.path(depth - 1)}){{{rng.choice(('1,2', '0,2', '2,3', '2,', '0,1', '0', '1,70'))}}}"
             case 6:
                 return f"!({rng.choice(PREDICATES)}|^{rng.choice(PREDICATES)})"
             case _:
@@ -134,7 +150,8 @@ class QueryMaker:
             path = f"({self.path(2)}){rng.choice('++**?')}" if rng.random() < 0.8 else self.path(2)
             if rng.random() < 0.2:
                 path = f"(({self.path(1)}){rng.choice('+*?')} AS {rng.choice(('?d', '?l'))})"
-            text = f"{self._term(NODES)} {path} {self._term(NODES)} ."
+            ends = [rng.choice(NODES) if rng.random() < 0.15 else self._term(NODES) for _ in range(2)]
+            text = f"{ends[0]} {path} {ends[1]} ."
             return text if rng.random() < 0.7 else f"GRAPH {rng.choice((GRAPHS[1], '?g'))} {{ {text} }}"
         made = []
         for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
@@ -154,7 +171,12 @@ class QueryMaker:
         one, other = rng.sample(VARIABLES, 2)
         if self._of_paths and rng.random() < 0.15:
             return f"FILTER {rng.choice(('', 'NOT '))}EXISTS {{ {self._triples()} }}"
-        match rng.randrange(12):
+        match rng.randrange(14):
+            case 12:
+                return f"OPTIONAL {{ {self._triples()} FILTER({self._decided(one)} = {other}) }}"
+            case 13:
+                third = rng.choice((*VARIABLES, *NODES[:2]))
+                return f"{one} {rng.choice(PREDICATES)} <<( {third} {PREDICATES[0]} {other} )>> ."
             case 0 | 1:
                 return f"OPTIONAL {self.group(inner)}"
             case 2:
@@ -189,7 +211,11 @@ class QueryMaker:
         name = rng.choice(("?g", "?g", "?h", rng.choice(VARIABLES)))
         one, other = rng.sample(VARIABLES, 2)
         self._made += 1
-        match rng.randrange(7):
+        match rng.randrange(8):
+            case 7:
+                other = f"GRAPH {rng.choice(('?h', *GRAPHS[1:]))} {{ {self._triples()} }}"
+                other = rng.choice((other, f"FILTER NOT EXISTS {{ {other} }}", f"OPTIONAL {{ {other} }}"))
+                return f"GRAPH {name} {{ SELECT (COUNT(*) AS ?x{self._made}) WHERE {{ {self._triples()} {other} }} }}"
             case 0:
                 return f"GRAPH {rng.choice((name, *GRAPHS[1:], _EXPLICIT, _INFERRED, _DEFAULT))} {{ }}"
             case 1:

@@ -109,6 +109,59 @@ def test_views_over_graphs_have_a_rule_and_keep_nothing(engine: wukongs.Engine, 
 
 
 @pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("?x :p ?y OPTIONAL { ?y :p ?z FILTER EXISTS { ?z :q ?x } }", "flag (with exists)"),
+        ("{ SELECT ?x (SUM(IF(EXISTS { ?x :q ?z }, 1, 2)) AS ?n) { ?x :p ?y } GROUP BY ?x }", "exists"),
+        ("{ SELECT ?x { ?x :p ?y } ORDER BY (EXISTS { ?x :q ?z }) LIMIT 2 }", "exists"),
+        ("<< ?x :p ?y >> :q ?z", "delta join"),
+        (f"GRAPH ?g {{ SELECT (COUNT(*) AS ?n) {{ ?x :p ?y . GRAPH {A} {{ ?y :q ?z }} }} }}", "per graph (and others)"),
+        ("GRAPH ?g { :a :p+ ?y }", "search (from a constant)"),
+    ],
+)
+def test_parts_that_were_refreshed_have_a_rule(engine: wukongs.Engine, text: str, kind: str) -> None:
+    view = engine.register(f"PREFIX : <http://e/> REGISTER QUERY v AS SELECT * {{ {text} }}")
+    assert kind in [line.strip() for line in view.explain().splitlines()]
+    assert not view.stats()["is_refreshed"]
+
+
+def test_a_pattern_of_any_graph_beside_one_of_a_named_graph(engine: wukongs.Engine) -> None:
+    """A triple is inserted whose subject has the other pattern's triple for long."""
+    insert(engine, A, OTHER)
+    followed = Followed(engine, f"SELECT * {{ GRAPH ?g {{ ?s <http://e/p> ?o }} GRAPH {A} {{ ?s <http://e/q> ?x }} }}")
+    insert(engine, B)
+    assert followed.advance() == followed.asked()
+    assert sum(followed.content.values()) == 1
+    followed.close()
+
+
+def test_the_parts_of_triple_terms_follow_what_binds_them(engine: wukongs.Engine) -> None:
+    """The term is bound by a triple, or put together of its parts; and arguments give a part of it."""
+    prologue, reifies = "PREFIX : <http://e/> ", "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
+    parts = "?s :is ?p . ?o :is ?p . ?x :says <<( ?s :p ?o )>>"
+    texts = ("<< ?s :p ?o >> :by ?x", parts, "?x ?says <<( ?s :p <<( ?s :q ?o )>> )>>")
+    views = [Followed(engine, f"{prologue}SELECT * {{ {text} }}") for text in texts]
+    given = Followed(engine, f"{prologue}SELECT * {{ {texts[0]} }}", ("s",))
+    given.bind([("<http://e/a>",), ("<http://e/none>",)])
+    followed = [*views, given]
+    reports = 0
+    for update in (
+        f"INSERT DATA {{ :r {reifies} <<( :a :p :b )>> . :r :by :me . :you :says <<( :a :p :b )>> . :a :is 1 }}",
+        "INSERT DATA { :b :is 1 . :you :says <<( :a :p <<( :a :q :b )>> )>> , <<( :a :p <<( :c :q :b )>> )>> }",
+        "DELETE DATA { :r :by :me }",
+        "DELETE DATA { :you :says <<( :a :p :b )>> , <<( :a :p <<( :a :q :b )>> )>> }",
+    ):
+        engine.update(prologue + update)
+        for one in followed:
+            reports += bool(one.advance())
+            assert one.content == one.asked()
+    assert reports == 2 * len(followed)
+    assert all("refresh" not in one.view.explain() for one in followed)
+    for one in followed:
+        one.close()
+
+
+@pytest.mark.parametrize(
     ("text", "graphs"),
     [
         (MERGED, "ab"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.unit.incremental.test_views_follow import follow
-from wukongs.csparql.terms import Variable
-from wukongs.incremental import cuts, iterate, leaves, operators
+from wukongs.csparql.terms import Term, Variable
+from wukongs.incremental import cuts, iterate, leaves, operators, searched
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
@@ -28,9 +29,10 @@ from wukongs.query.paths import forest_kernels, reach
 from wukongs.query.paths.forest import no_pairs
 from wukongs.query.paths.path_machine import ANY_LINKS
 from wukongs.query.paths.reach import PathIndex
+from wukongs.query.plans.plan_layout import ALL_NAMED
 from wukongs.store.batch_set import EMPTY, BatchSet
 
-SEEDS, SEEDS_OF_LIMIT = range(40), range(95, 100)
+SEEDS, SEEDS_OF_LIMIT = range(40), (9, 12, 16, 25, 31, 38, 40, 41)
 
 
 def all_at(side: Side) -> Callable[..., Any]:
@@ -160,7 +162,13 @@ def groups_before_have_what_was_inserted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(operators.Reduce, "difference", difference)
 
 
+def exists_decide_as_before(patch: pytest.MonkeyPatch) -> None:
+    right = operators.Deciding.change
+    patch.setattr(operators.Deciding, "change", lambda self, change: right(self, change).take(np.empty(0, np.int64)))
+
+
 MUTANTS = (
+    exists_decide_as_before,
     one_match_of_a_pattern_alone_is_lost,
     known_partners_are_forgotten,
     groups_before_have_what_was_inserted,
@@ -252,6 +260,26 @@ def names_at(side: Side) -> Callable[..., Any]:
     return mutate
 
 
+def other_graphs_never_change(patch: pytest.MonkeyPatch) -> None:
+    right = EachGraph.of
+
+    def of(*given: Any) -> EachGraph:
+        found = right(*given)
+        found.elsewhere = found.elsewhere and (lambda change: False)  # type: ignore[assignment]
+        return found
+
+    patch.setattr(EachGraph, "of", of)
+
+
+def subjects_in_any_graph_are_new(patch: pytest.MonkeyPatch) -> None:
+    right = leaves.subjects_in
+
+    def subjects(source: Any, predicate: int) -> Any:
+        return right(replace(source, parts=[one for one in source.parts if one.graph != ALL_NAMED]), predicate)
+
+    patch.setattr(leaves, "subjects_in", subjects)
+
+
 def rows_of_a_graph_stay(patch: pytest.MonkeyPatch) -> None:
     def change(self: EachGraph, change: Change) -> ZSet:
         return self._rows(self._touched(change), change.after)
@@ -277,6 +305,8 @@ MUTANTS_OF_GRAPHS = (
     rows_of_a_graph_stay,
     one_graph_is_enough,
     patterns_all_after,
+    other_graphs_never_change,
+    subjects_in_any_graph_are_new,
 )
 
 
@@ -378,6 +408,20 @@ def only_changed_edges_begin_walks(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def constants_are_not_led_to_changed_edges(patch: pytest.MonkeyPatch) -> None:
+    right = Searched._concerned
+
+    def concerned(self: Searched, change: Change) -> Any:
+        found = right(self, change)
+        return found.take(np.empty(0, np.int64)) if isinstance(self.origin, Term) else found
+
+    patch.setattr(Searched, "_concerned", concerned)
+
+
+def walks_from_an_object_begin_at_its_subject(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(searched, "reversed_links", lambda links: links)
+
+
 def walks_are_not_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Searched, "change", lambda self, change: self._from(self._concerned(change), change.after))
 
@@ -401,6 +445,8 @@ def deleted_edges_lead_nowhere(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS_OF_PATHS = (
+    constants_are_not_led_to_changed_edges,
+    walks_from_an_object_begin_at_its_subject,
     only_changed_edges_begin_walks,
     walks_are_not_lost,
     nodes_of_searched_paths_stay,

@@ -373,7 +373,7 @@ def test_updates_do_not_wait_for_a_view_that_makes_a_stream(periods: Periods, mo
     assert view.stats()["reports"] == 1
 
 
-def test_what_event_time_has_not_reached_is_pushed_later() -> None:
+def test_what_event_time_has_not_reached_is_pushed_later(caplog: pytest.LogCaptureFixture) -> None:
     """Periods are of wall time until some stream closes something: the stream that the view makes stands there then."""
     with wukongs.Engine() as engine:
         engine._core.wall_ms = lambda: wall[0]
@@ -395,6 +395,10 @@ def test_what_event_time_has_not_reached_is_pushed_later() -> None:
         clock.advance(100)
         engine.settle(30)
         assert "stands at 5100 ms, and gets nothing before" in view.why()
+        clock.advance(200)
+        engine.settle(30)
+        [said] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert "view q: the stream that it makes stands at 5100 ms, by wall time, and event time is at 100 ms" in said
         assert len(engine.query(ask)) == 2
         engine.update(EX + "INSERT DATA { :c :p :d }")
         clock.advance(5300)
@@ -425,6 +429,29 @@ def test_a_stream_does_not_stand_at_wall_time_while_event_time_is_still_to_begin
         assert "gets nothing" not in view.why()
         found = {shown(row) for row in engine.query("SELECT * { GRAPH <http://ex/g> { ?s ?p ?o } }").texts()}
         assert found == {("a", "seen", "n1"), ("a", "seen", "n2")}
+
+
+def test_a_stream_without_a_tuple_does_not_stand_at_wall_time() -> None:
+    """Streams of event time may be declared later; the first period that changes something begins the stream."""
+    with wukongs.Engine() as engine:
+        engine._core.wall_ms = lambda: wall[0]
+        wall = [1_000_000]
+        engine.stream(MADE, batch_ms=100, into="http://ex/g")
+        view: Any = engine.register(f"{EX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        for _ in range(3):
+            wall[0] += 150
+            engine.update(f"{EX}INSERT DATA {{ :wakes :the :thread{wall[0]} }}")
+            engine.settle(30)
+        assert engine.stats()["streams"][MADE]["closed_ms"] is None
+        clock = engine.stream("http://ex/clock", batch_ms=10)
+        clock.advance(0)
+        engine.update(f"{EX}INSERT DATA {{ :a :p :b }}")
+        clock.advance(100)
+        engine.settle(30)
+        assert "gets nothing" not in view.why()
+        assert {shown(row) for row in engine.query("SELECT * { GRAPH <http://ex/g> { ?s ?p ?o } }").texts()} == {
+            ("a", "seen", "b")
+        }
 
 
 def test_what_finds_no_room_is_pushed_later() -> None:

@@ -11,6 +11,7 @@ import pytest
 import wukongs
 from wukongs.incremental.iterate import Reached
 from wukongs.incremental.operators import operators_of
+from wukongs.incremental.searched import Searched
 from wukongs.query.paths import forest, reach
 
 P = "<http://e/p>"
@@ -170,7 +171,12 @@ def test_large_changes_are_evaluated_anew(engine: Any) -> None:
         (f"GRAPH ?g {{ ?x {P}+ ?y }}", "search"),
         (f"?x ({P}+ AS ?n) ?y", "search"),
         (f"?x {P}{{1,100}} ?y", "search"),
-        (f"{node(10)} ({P}+ AS ?n) ?y", "refresh"),
+        (f"{node(10)} ({P}+ AS ?n) ?y", "search (from a constant)"),
+        (f"?x ({P}+ AS ?n) {node(60)}", "search (from a constant)"),
+        (f"{node(10)} {P}{{1,100}} {node(60)}", "search (from a constant)"),
+        (f"GRAPH ?g {{ {node(10)} {P}* ?y }}", "search (from a constant)"),
+        (f"{node(10)} {P}{{0}} ?y", "search (from a constant)"),
+        (f"?x ({P}{{0}}/{P}{{0}}) ?y", "search"),
     ],
 )
 def test_other_paths_are_searched_from_the_nodes_that_are_concerned(engine: Any, where: str, kind: str) -> None:
@@ -181,5 +187,16 @@ def test_other_paths_are_searched_from_the_nodes_that_are_concerned(engine: Any,
         read.changed()
     delete(engine, link(50, 10), f"GRAPH <http://e/g> {{ {link(51, 10)} }}")
     read.changed()
-    if kind == "search":
-        assert read.view.stats()["kept_bytes"] == 0
+    assert read.view.stats()["kept_bytes"] == 0
+
+
+def test_a_path_from_a_constant_is_evaluated_where_that_leads_to_a_changed_edge(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, evaluated = Read(engine, "v", f"{node(100)} ({P}+ AS ?n) ?y"), list[int]()
+    right = Searched._from
+    monkeypatch.setattr(Searched, "_from", lambda self, *given: [evaluated.append(1), right(self, *given)][1])
+    delete(engine, link(50))
+    assert (read.changed(), len(evaluated)) == (0, 0)
+    delete(engine, link(110))
+    assert (read.changed(), len(evaluated)) == (COUNT - 110, 2)

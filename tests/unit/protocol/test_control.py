@@ -9,7 +9,7 @@ from msgspec import structs
 
 from wukongs.protocol.control import Control, apply, forget, genesis, is_valid
 from wukongs.protocol.messages import Incarnation, Report
-from wukongs.protocol.progress import Progress, hear, oldest_held
+from wukongs.protocol.progress import Progress, hear, held_anywhere
 from wukongs.protocol.records import (
     BEGINNING,
     NO_RULES,
@@ -26,6 +26,7 @@ from wukongs.protocol.records import (
     LateJoin,
     Membership,
     MoveQuery,
+    NameReaders,
     OpenPartition,
     Record,
     ReEncode,
@@ -192,17 +193,17 @@ def test_a_late_repetition_does_not_drop_the_query_that_has_the_name_by_now() ->
 def test_what_readers_hold_anywhere_is_held_everywhere() -> None:
     control = with_records()
     reports = [
-        Report(Incarnation(0, 0, 1), 1, {}, BEGINNING, Sn(5, 1), None),
-        Report(Incarnation(1, 0, 1), 1, {}, BEGINNING, Sn(4, 0), 9),
+        Report(Incarnation(0, 0, 1), 1, {}, BEGINNING, Sn(5, 1), None, stands=(Sn(5, 3),)),
+        Report(Incarnation(1, 0, 1), 1, {}, BEGINNING, Sn(4, 0), 9, stands=(Sn(5, 3), Sn(5, 4))),
         Report(Incarnation(2, 0, 1), 1, {}, BEGINNING, None, 8),
     ]
     progress = hear(Progress(), reports)
-    assert oldest_held(progress, control) == (Sn(4, 0), 8)
-    assert oldest_held(progress, apply(control, Entry(1, Membership(1, 0, Role.OUT)))) == (Sn(5, 1), 8)
-    assert oldest_held(Progress(), control) == (None, None)
+    assert held_anywhere(progress, control) == (Sn(4, 0), 8, {Sn(5, 3), Sn(5, 4)})
+    assert held_anywhere(progress, apply(control, Entry(1, Membership(1, 0, Role.OUT)))) == (Sn(5, 1), 8, {Sn(5, 3)})
+    assert held_anywhere(Progress(), control) == (None, None, None)
     some = hear(Progress(), reports[:2])
-    assert oldest_held(some, control) == (None, None), "nobody knows yet what readers hold at the third node"
-    assert oldest_held(some, apply(control, Entry(1, Membership(2, 0, Role.OUT)))) == (Sn(4, 0), 9)
+    assert held_anywhere(some, control) == (None, None, None), "nobody knows yet what readers hold at the third node"
+    assert held_anywhere(some, apply(control, Entry(1, Membership(2, 0, Role.OUT))))[:2] == (Sn(4, 0), 9)
 
 
 def test_a_stream_that_is_declared_anew_is_another_one() -> None:
@@ -393,3 +394,34 @@ def test_rules_come_behind_the_end_of_a_dropped_stream() -> None:
     assert not is_taken(control, Change("me", 1, "", 0, 0, read=before, rules="[1]"))
     assert is_taken(control, Change("me", 1, "", 0, 0, read=gone, rules="[1]"))
     assert is_taken(forget(control, gone), Change("me", 1, "", 0, 0, read=gone, rules="[1]"))
+
+
+def test_arguments_and_readers_of_a_view_are_said_by_records_of_their_own() -> None:
+    control = with_records(RegisterQuery("v", (), (0,), "a view"))
+    since = control.queries["v"].since
+
+    def said(record: AlterQuery | NameReaders) -> bool:
+        nonlocal control
+        entry = Entry(1, record, 8, Voter(0, 0)) if isinstance(record, AlterQuery) else Entry(1, record)
+        if is_news := is_valid(control, entry):
+            control = apply(control, entry)
+        return is_news
+
+    assert said(AlterQuery("v", (), "", 1, since, "bound"))
+    assert not said(AlterQuery("v", (), "", 1, since, "bound at the same time"))
+    assert not said(AlterQuery("v", (), "", 2, since)), "it says nothing"
+    assert said(AlterQuery("v", (), "", 2, since, "more"))
+    assert said(NameReaders("v", "g", since, "at 3"))
+    assert not said(NameReaders("v", "g", since, "at 3"))
+    assert said(NameReaders("v", "g", since, "at 4"))
+    assert said(AlterQuery("v", (), "a paused view", 3, since))
+    found = control.queries["v"]
+    assert (found.payload, found.bound, found.stands, found.groups) == (
+        "a paused view",
+        ("bound", "more"),
+        {"g": "at 4"},
+        (),
+    )
+    assert said(AlterQuery("v", (), "a paused view", 4, since, "all"))
+    assert control.queries["v"].bound == ("all",)
+    assert control.queries["v"].nodes.keys() == {0}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import wukongs
-from wukongs.rules.derivation import Derivation
+from wukongs.rules.derivation import Derivation, Explanation, Fact
 
 EX = "http://ex/"
 RULES = f"""PREFIX : <{EX}>
@@ -123,3 +125,37 @@ def test_of_a_named_graph() -> None:
 def test_what_is_no_triple_is_refused(triple: object) -> None:
     with wukongs.Engine() as engine, pytest.raises(wukongs.DataError):
         engine.why(triple)  # type: ignore[arg-type]
+
+
+def test_each_step_is_looked_at_once_for_each_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many levels lie between a triple and explicit ones."""
+    looks, right = list[Fact](), Explanation._wait
+
+    def wait(self: Explanation, fact: Fact, step: Any) -> None:
+        looks.append(fact)
+        right(self, fact, step)
+
+    monkeypatch.setattr(Explanation, "_wait", wait)
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 100)
+        assert why(engine, 0, "ancestor", 100).rule == "ancestors"
+    steps = 100  # of <0> <ancestor> <n>, with two parts each but one
+    assert steps < len(looks) <= 3 * steps
+
+
+def test_other_ways_to_what_is_proven_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A triple has an explicit reason, and a long one beside, while another part of the same step is still open."""
+    asked, right = list[Fact](), Explanation._ways_to
+    monkeypatch.setattr(Explanation, "_ways_to", lambda self, facts: [asked.extend(facts), right(self, facts)][1])
+    more = f"""PREFIX : <{EX}>
+RULE near: CONSTRUCT {{ ?x :near ?y }} WHERE {{ ?x :beside ?y }}
+RULE far: CONSTRUCT {{ ?x :near ?y }} WHERE {{ ?x :beside ?y . ?z :of ?x . ?z :ancestor ?u }}
+RULE both: CONSTRUCT {{ ?x :both ?y }} WHERE {{ ?x :near ?y . ?x :ancestor ?y }}
+"""
+    with wukongs.Engine(rules=RULES + more.partition("\n")[2]) as engine:
+        chain(engine, 10)
+        lines = "".join(f"{node(f'z{at}')} {node('parent')} {node(f'z{at + 1}')} .\n" for at in range(20))
+        lines += f"{node(0)} {node('beside')} {node(10)} . {node('z0')} {node('of')} {node(0)}"
+        engine.update(f"INSERT DATA {{ {lines} }}")
+        assert [part.rule for part in why(engine, 0, "both", 10).parts] == ["near", "ancestors"]
+    assert len(asked) == 12  # both, near, and ten of ancestor

@@ -297,6 +297,34 @@ def test_each_node_has_the_reports_of_a_view(nodes: list[ClusterNode], clients: 
     assert second.ask("DELETE", "/queries/v").status == 204
 
 
+def test_arguments_of_a_view_are_bound_at_each_node(nodes: list[ClusterNode], clients: list[Client]) -> None:
+    second = clients[1]
+    nodes[0].engine.update("INSERT DATA { <http://ex/a> <http://ex/of> 1 . <http://ex/b> <http://ex/of> 2 }")
+    nodes[0].engine.register(
+        "REGISTER QUERY v AS SELECT ?s WHERE { ?s <http://ex/of> ?o }", bindings=[{"s": "<http://ex/a>"}]
+    )
+    for number, client in enumerate(clients):
+        body = json.dumps([{"s": "<http://ex/b>"}])
+        assert client.ask("POST", "/queries/v/bind", body=body, content_type="application/json").json == {
+            "numbers": [1 + number]
+        }
+        nodes[0].engine.settle(60)
+    for client in clients:
+        csv = client.ask("GET", "/queries/v/content", accept="text/csv")
+        assert sorted(csv.text.split()) == ["0,http://ex/a", "1,http://ex/b", "2,http://ex/b", "argument,s"]
+        after = csv.headers["Wukongs-Report"]
+        path = f"/queries/v/changes?timeout=0.3&after={after}"
+        assert client.ask("GET", path, accept="application/json").json["events"] == [], "the content has what was bound"
+    assert second.ask("POST", "/queries/v/unbind", body="[2]", content_type="application/json").json == {"numbers": [2]}
+    nodes[0].engine.settle(60)
+    assert [
+        report_of(event)
+        for event in second.ask("GET", path.replace("0.3", "20"), accept="application/json").json["events"]
+    ] == [("change", [("http://ex/b", -1)])]
+    refused = second.ask("POST", "/queries/v/unbind", body="[2]", content_type="application/json")
+    assert (refused.status, "no argument has the number 2" in refused.text) == (400, True)
+
+
 def test_a_face_without_a_way_to_other_nodes_says_where_a_view_stands(nodes: list[ClusterNode]) -> None:
     view = nodes[0].engine.register("REGISTER QUERY w AS SELECT ?s WHERE { ?s <http://ex/of> ?o }")
     with served(nodes[1].engine) as client:

@@ -24,7 +24,7 @@ from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.core import Core
+from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.made_streams import Made
 from wukongs.live.query_constants import constants_of
 from wukongs.live.query_shapes import Shape, shape_of
@@ -125,11 +125,13 @@ class FollowingView(MakesByPeriods):
         journal: ViewJournal | None = None,
         of: int = 0,
         table: str | None = None,
+        readers: ViewJournal | None = None,
     ) -> None:
         """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
         StreamError if a text would read what is made of its own triples. arguments: None: it is registered without
         bindings. journal: None: the engine has no data folder, or only reads it; of: the record that registered the
-        view; table: the digest of its first table of arguments. Called with the engine's lock held."""
+        view; table: the digest of its first table of arguments; readers: of the positions of its readers, None: nothing
+        keeps them. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source = query.registration.name, source._replace(bindings=None)
         self._own: Snapshot | None = snapshot
@@ -154,7 +156,7 @@ class FollowingView(MakesByPeriods):
         """To the constants of the text, whose ids stay theirs."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
-        self.view_readers = ViewReaders(core, self, journal)
+        self.view_readers = ViewReaders(core, self, readers)
         self._stops: deque[Stop] = deque()
         self._is_stopping = False
         """The move under way is to one of them."""
@@ -621,10 +623,22 @@ class FollowingView(MakesByPeriods):
         assert report.time_ms is not None, "the end of a period"
         change = given.change(found, self._terms)
         with self._core.lock:
-            is_late = report.time_ms <= made.decided_to_ms
+            decided_ms, is_by_wall = made.decided_to_ms, self._core.sealed_ms is None
+            is_late = report.time_ms <= decided_ms
+            if decided_ms == NOT_YET_MS and is_by_wall and not len(change):  # nothing yet: it is not to stand anywhere
+                given.give(change, report.sn)
+                return
         if is_late:  # its periods were of wall time before some stream has closed anything
+            if not given.is_late:
+                log.warning(
+                    "view %s: the stream that it makes stands at %d ms, by wall time, and event time is at %d ms: it "
+                    "gets nothing before. Declare a stream of event time before the view",
+                    *(self.name, decided_ms, report.time_ms),
+                )
+            given.is_late = True
             given.owe(change)
             return
+        given.is_late = False
         pushed = self.rendered(replace(report, rows=change), report.after) if len(change) else None
         if self.journal is not None and pushed is not None:
             with self._core.lock:
@@ -736,18 +750,21 @@ class FollowingView(MakesByPeriods):
                     with self.log.changed:
                         cursor.begin_again()
                 if isinstance(error, CompactedError) and core.reach is not None:
-                    with core.lock:
-                        self.begin_anew()
-                        self._wake()
-                    forgotten = (
-                        f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
-                    )
-                    raise NodeUnavailable(forgotten) from error
+                    raise self._forgotten(snapshot) from error
                 raise
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
         return LoggedReport(view.query, after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
+
+    def _forgotten(self, snapshot: Snapshot) -> NodeUnavailable:
+        """Begin again, since another node cannot read a snapshot any more; return the error for who has asked."""
+        with self._core.lock:
+            self.begin_anew()
+            self._wake()
+        return NodeUnavailable(
+            f"view {self.name}: a node has forgotten SN {snapshot.sn}, so it begins again: ask again"
+        )
 
     def _evaluated(
         self, view: View, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None

@@ -44,12 +44,14 @@ class Given:
     nothing yet.
     to: the end of the period that is being given, and the position there; None: none is.
     until: what changes up to this position is in the stream since before the engine was opened; None: the view has
-    passed it."""
+    passed it.
+    is_late: the stream stands at a later time than the last period, so that it got nothing."""
 
     begins_whole: bool
     at: Position | None = None
     until: Position | None = None
     to: tuple[int, Position] | None = None
+    is_late: bool = False
     _kept: tuple[Arranged, QueryTerms] | None = None
     """Triples that the stream has, and the texts of their terms; None: the view was not built yet."""
     _owed: ZSet | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
-from wukongs.errors import SettingsError, StreamError
+from wukongs.errors import CompactedError, SettingsError, StreamError
+from wukongs.incremental.divided import DividedReads
 from wukongs.incremental.versions import Evaluation
 from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.argument_tables import table_text
@@ -28,6 +30,7 @@ from wukongs.live.views.following_view import (
     Stop,
     columns_of,
 )
+from wukongs.live.views.logged_arguments import change_text
 from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
 from wukongs.live.views.row_support import (
     TRIPLE_NAMES,
@@ -48,6 +51,9 @@ from wukongs.query.output.view_report import ViewReport
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.term_ids import decimal_parts
+
+if TYPE_CHECKING:
+    import pyarrow
 
 log = logging.getLogger("wukongs")
 
@@ -144,6 +150,8 @@ class LiveView(FollowingView):
         (closed, or registered without bindings)."""
         own = self._own_arguments("bind")
         table = own.checked(arguments, "bind")
+        if (query_log := self._log_of_cluster()) is not None:
+            return query_log.change_arguments(self.name, table, partial(self._binding, own, table))
         rows = own.rows(table)
         with self._core.lock:
             self._check_is_open()
@@ -160,6 +168,9 @@ class LiveView(FollowingView):
         arguments: numbers, or rows as bind takes them, each of which is the oldest equal one. Raises DataError for one
         that is not bound (none is unbound then); else as bind."""
         own = self._own_arguments("unbind")
+        if (query_log := self._log_of_cluster()) is not None:
+            table = own.table(arguments)
+            return query_log.change_arguments(self.name, table, partial(self._unbinding, own, table, arguments))
         rows = own.wanted(arguments)
         with self._core.lock:
             self._check_is_open()
@@ -172,6 +183,27 @@ class LiveView(FollowingView):
             unbound = own.unbind(chosen)
             self._wake()
         return unbound
+
+    def _binding(self, own: ViewArguments, table: pyarrow.Table) -> tuple[str, Int64Array]:
+        """Return the text of what is to be bound next, and its numbers. No text: it is nothing."""
+        self._check_is_open()
+        numbers = own.newest.next_number + np.arange(table.num_rows)
+        return change_text("bind", table) if len(numbers) else "", numbers
+
+    def _unbinding(
+        self, own: ViewArguments, table: pyarrow.Table | None, arguments: Table | Numbers
+    ) -> tuple[str, Int64Array]:
+        """Return the text of what is to be unbound next, and its numbers. table: as rows of terms; None: numbers."""
+        self._check_is_open()
+        rows = own.wanted(arguments if table is None else table)
+        numbers = np.sort(decimal_parts(own.unbinding(rows).column(NUMBER))[0])
+        return change_text("unbind", numbers.tolist()) if len(numbers) else "", numbers
+
+    def take_arguments(self, what: str, arguments: Any) -> None:
+        """Bind or unbind what the log of a cluster says. Called with the engine's lock held."""
+        if self.arguments is not None and not self.is_closed:
+            self.arguments.take(what, arguments)
+            self._wake()
 
     def _own_arguments(self, call: str) -> ViewArguments:
         if self.arguments is None:
@@ -225,11 +257,6 @@ class LiveView(FollowingView):
         row: terms by the names of columns, some or all of them (None: unbound), or all in order, as reports have them;
         of a CONSTRUCT, subject, predicate and object. Raises DataError (a term that is none; the content has no such
         row), SettingsError (no such column), StreamError (closed, paused), QueryTimeout, BudgetExceeded."""
-        if row is not None and self._core.reach is not None:
-            raise StreamError(
-                f"view {self.name}: why(row) is for engines of one process so far: Engine.why says of a triple of a "
-                "cluster what it rests on"
-            )
         if row is not None:
             return self._support(row)
         return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
@@ -269,7 +296,8 @@ class LiveView(FollowingView):
                 raise SettingsError(f"row: expected the number of an argument in {ARGUMENT!r}, found {row!r:.200}")
             limits = scheduled(limits_of(core.settings, None))
             with within(limits):
-                evaluation = Evaluation(query.dataset, self._ids(), terms, limits)
+                graph_of = None if core.reach is None else DividedReads(core.reach)
+                evaluation = Evaluation(query.dataset, self._ids(), terms, limits, graph_of=graph_of)
                 facts = Facts(core, evaluation.dataset(snapshot.stored), terms, snapshot.sn)
                 ids = {name: UNBOUND if text is None else int(terms.ids([text])[0]) for name, text in given.items()}
                 argument, is_bound = None, True
@@ -277,8 +305,10 @@ class LiveView(FollowingView):
                     query = lifted.bound.query
                     argument = arguments.one(bound, ids.pop(ARGUMENT))
                     is_bound = argument.length > 0
-                search = RowSearch(query, evaluation, facts, self.name, argument)
+                search = RowSearch(query, evaluation, facts, snapshot.stored, self.name, argument)
                 found = search.find(ids) if is_bound else None
+        except CompactedError as error:
+            raise self._forgotten(snapshot) from error
         finally:
             with core.lock:
                 self._snapshots.release(snapshot)
@@ -391,6 +421,7 @@ class LiveView(FollowingView):
 
     def alter(self, source: QuerySource, *, is_paused: bool) -> None:
         """Be what the log of a cluster says. Called without the engine's lock. Raises as replace."""
+        source = source._replace(bindings=None)
         if source != self.source:
             self._follow(source, self._checked(source))
         if is_paused != self.is_paused:

@@ -102,12 +102,14 @@ class RowSearch:
     query: that of the view; with hidden variables, if it has arguments.
     evaluation: of the query, within the limits of its execution.
     facts: over the dataset at the snapshot.
+    stored: the stored graph there, as evaluations take it.
     scope: names the blank nodes of a template.
     argument: the number and the terms of the argument, one row; None: the view has none."""
 
     query: Query
     evaluation: Evaluation
     facts: Facts
+    stored: BatchSet
     scope: str
     argument: BindingTable | None
 
@@ -134,7 +136,7 @@ class RowSearch:
         else:
             below = self._solutions(group.pattern, {key: id_ for key, id_ in row.items() if key in group.keys})
             known = leaf(below.variables)
-            groups = self.evaluation.run_over(_with_below(top, group, known), self._stored, (known, below))
+            groups = self.evaluation.run_over(_with_below(top, group, known), self.stored, (known, below))
             groups = canonical(groups)
             solutions = groups.take(self._giving(groups, row)[:1])
         if not solutions.length:
@@ -143,10 +145,6 @@ class RowSearch:
             keys = {key: int(solutions.column(key)[0]) for key in group.keys}
             solutions = canonical(below.take(_agreeing(below, keys)))
         return self._parts(top if group is None else group.pattern, solutions)
-
-    @property
-    def _stored(self) -> BatchSet:
-        return self.facts.dataset.stored
 
     def _solutions(self, node: Node, row: Mapping[Variable, int]) -> BindingTable:
         """Return solutions of a part, those that give the row among them."""
@@ -157,10 +155,10 @@ class RowSearch:
         if argument is not None:
             given = tables.join(given, argument)
         if seeds and is_explorable(node, given.variables):
-            return evaluation.explored(node, given, self._stored)
+            return evaluation.explored(node, given, self.stored)
         if argument is not None:
-            return evaluation.run_given(node, self._stored, argument, NUMBER)
-        return evaluation.run(node, self._stored)
+            return evaluation.run_given(node, self.stored, argument, NUMBER)
+        return evaluation.run(node, self.stored)
 
     def _giving(self, found: BindingTable, row: Mapping[Variable, int]) -> Int64Array:
         """Return the numbers of the solutions that give a row, or a triple of the template."""
@@ -193,6 +191,14 @@ def given_row(row: Mapping[str, Any] | Sequence[Any], names: Sequence[str], view
     if unknown := [name for name in given if name not in names]:
         raise SettingsError(f"row: view {view} has no column {unknown[0]!r}, but {', '.join(names) or 'none'}")
     return given
+
+
+def told_row(row: Mapping[str, Any] | Sequence[Any]) -> dict[str, str | None] | list[str | None]:
+    """Return a row that is asked for as JSON: canonical terms, None for one that is unbound. Raises DataError."""
+    terms = dict(row) if isinstance(row, Mapping) else dict(enumerate(row))
+    bound = given_terms({str(name): term for name, term in terms.items() if term is not None}, from_python)
+    told = {str(name).lstrip("?$"): bound.get(str(name).lstrip("?$")) for name in terms}
+    return told if isinstance(row, Mapping) else [*told.values()]
 
 
 def no_such_row(row: Mapping[str, str | None], view: str, sn: int) -> DataError:

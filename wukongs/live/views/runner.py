@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wukongs.csparql.algebra import Query
@@ -30,13 +31,14 @@ from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_
 from wukongs.live.views.following_view import Stop
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
 from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.named_readers import NamedReaders
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.quiet_views import QuietViews
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.views.view_journal import ViewJournal
 from wukongs.live.views.view_log import Position
-from wukongs.live.views.view_state import CALLED, OWN, ViewState, digest
+from wukongs.live.views.view_state import CALLED, OWN, Cursor, ViewState, digest
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
 from wukongs.query.reach import Reach
@@ -45,6 +47,16 @@ from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
 
 log = logging.getLogger("wukongs")
+
+
+def _logged(core: Core, folder: DataFolder, news: dict[int, Any]) -> Callable[[], object]:
+    """Have the log of a data folder say how far readers have got. Return what waits for it."""
+    lsn = folder.note_positions(news)
+    return partial(core.journal.wait, lsn) if lsn else _nothing
+
+
+def _nothing() -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +82,17 @@ class Views:
         callbacks: Callbacks,
         queries: Mapping[str, ContinuousQuery],
         folder: DataFolder | None = None,
+        *,
+        is_of_cluster: bool = False,
     ) -> None:
-        """queries: those with windows, by name. folder: has the views, too."""
+        """queries: those with windows, by name. folder: has the views, too. is_of_cluster: the log of a cluster has
+        them, and where their named readers stand."""
         self._core, self._callbacks, self._queries = core, callbacks, queries
-        self._journal = None if folder is None else ViewJournal(core, folder.note_positions)
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
+        self._named = NamedReaders(core, self._snapshots, self._of_record)
+        self._journal = None if folder is None else ViewJournal(core, partial(_logged, core, folder))
+        self._readers = ViewJournal(core, self._named.log) if is_of_cluster else self._journal
         self._quiet = QuietViews[LiveView](core, self._snapshots)
         self._changes: dict[tuple[int, int], Callable[[], Change | None]] = {}
         """Those of one round, by their SNs. Used by the thread."""
@@ -93,6 +110,13 @@ class Views:
     def get(self, name: str) -> LiveView | None:
         return self._views.get(name)
 
+    def _of_record(self, of: int) -> LiveView | None:
+        return next((view for view in self._views.values() if view.of == of), None)
+
+    def stands(self) -> list[int]:
+        """Return the SNs that views hold, in order."""
+        return self._snapshots.sns
+
     def registered(self) -> list[LiveView]:
         return list(self._views.values())
 
@@ -105,12 +129,13 @@ class Views:
         arguments: ViewArguments | None = None,
         *,
         makes: bool = False,
+        of: int = 0,
     ) -> LiveView:
         """Register a view at the newest SN. Its thread builds what it keeps. arguments: of the view, if it has some.
-        makes: the stream that it makes had no maker before."""
+        makes: the stream that it makes had no maker before. of: its record in the log of a cluster."""
         core, table = self._core, digest(source.bindings)
         core.finish_tick()
-        snapshot, of = self._snapshots.newest(), 0
+        snapshot = self._snapshots.newest()
         try:
             self._check_cycle(query, options)
             if self._journal is not None:
@@ -179,6 +204,7 @@ class Views:
             self._journal,
             of,
             table,
+            self._readers,
         )
 
     def _begin(self, view: LiveView) -> None:
@@ -222,7 +248,51 @@ class Views:
         if state.names is not None:
             own = ViewArguments(core, query, state.names)
             versions = restored_arguments(own, state, core.registry)
-        made = None if options.into is None else made_of(options.into)
+        self._stand(state, query, source, own, versions, None if options.into is None else made_of(options.into))
+
+    def take_over(
+        self,
+        query: Query,
+        source: QuerySource,
+        options: ViewOptions,
+        of: int,
+        cursors: Mapping[str, Cursor],
+        own: ViewArguments | None,
+        versions: Mapping[int, Arguments],
+        *,
+        is_paused: bool,
+    ) -> LiveView:
+        """Go on with a view of another node of the cluster, or of an earlier life of this one. of: its record; cursors:
+        of its named readers; own: its arguments; versions: these at each version that a reader may stand at."""
+        starts = [at for at, _ in cursors.values() if at is not None]
+        at = min(starts, default=[self._core.sn, 0 if own is None else own.newest.version])
+        assert query.registration is not None
+        state = ViewState(
+            of,
+            query.registration.name,
+            source._asdict(),
+            options._asdict(),
+            at,
+            digest(source.bindings),
+            cursors=dict(cursors),
+            is_paused=is_paused,
+        )
+        self._core.finish_tick()
+        view = self._stand(state, query, source, own, versions, None)
+        view.begins_again = True
+        return view
+
+    def _stand(
+        self,
+        state: ViewState,
+        query: Query,
+        source: QuerySource,
+        own: ViewArguments | None,
+        versions: Mapping[int, Arguments],
+        made: Made | None,
+    ) -> LiveView:
+        """Have a view go on where it stood."""
+        core, options = self._core, ViewOptions(**state.options)
         given = given_of(state, made)
         held = {
             position: snapshot for position in state.positions() if (snapshot := self._held(position, versions, own))
@@ -254,6 +324,7 @@ class Views:
         self._begin(view)
         if core.sealed_ms is not None:
             view.end_period_now(core.sealed_ms)
+        return view
 
     def _held(
         self, position: Position, versions: Mapping[int, Arguments], own: ViewArguments | None
@@ -311,6 +382,9 @@ class Views:
         if self._views.get(view.name) is view:
             view.awake()
             del self._views[view.name], self._quiet.awake[view]
+            self._named.forget(view.of)
+            if self._readers is not None:
+                self._readers.forget(view.of)
             if not self._views:
                 self._core.observer = None
             self._news.notify_all()
@@ -323,6 +397,7 @@ class Views:
         if self._snapshots.note_newer():
             for view in self._views.values():
                 view.bound_lag()
+            self._named.bound_lag()
         self._news.notify_all()
 
     def pass_time(self, time_ms: int) -> None:

@@ -37,6 +37,11 @@ class Snapshots:
         self._held: dict[int, Snapshot] = {}
         self._watcher: Watcher | None = None
 
+    @property
+    def sns(self) -> list[int]:
+        """The numbers of all versions that are held, in order."""
+        return sorted(self._held)
+
     def newest(self) -> Snapshot:
         """Hold the newest version; `release` gives it back."""
         return self.at(self._core.sn)

@@ -6,7 +6,7 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ from wukongs.live.argument_tables import argument_table, known_ids, text_table
 from wukongs.live.core import Core
 from wukongs.live.query_group import bindings_table
 from wukongs.live.reading import ids_of, terms_of
+from wukongs.live.views.logged_arguments import LoggedArguments, change_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, within
 from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows, BoundQuery
@@ -45,7 +46,8 @@ Numbers: TypeAlias = "Collection[int] | np.ndarray[Any, Any] | int"
 
 
 class ViewArguments:
-    """Called with the engine's lock held, but for `checked`, `rows`, `wanted`, `change_to` and `one`.
+    """Called with the engine's lock held, but for `checked`, `rows`, `wanted`, `table`, `change_to` and
+    `one`.
 
     names: the columns of each table.
     lifted: the query with their patterns.
@@ -68,6 +70,25 @@ class ViewArguments:
         found.stand_at(found.newest)
         return found
 
+    @staticmethod
+    def of_log(
+        core: Core, query: Query, bindings: str, changes: Sequence[str], version: int | None
+    ) -> tuple[ViewArguments, dict[int, Arguments]]:
+        """Return the arguments of a view as the log of a cluster has them, and these at each version from one on, as
+        far as the log has them by themselves. bindings, changes: as of LoggedArguments. version: None: the last one."""
+        count, logged = len(changes), LoggedArguments.of(bindings, changes)
+        if version is not None and version < logged.version:
+            first = 1 if changes and change_of(changes[0]) is None else 0  # that is of several versions
+            count = max(first, count - (logged.version - version))
+            logged = LoggedArguments.of(bindings, changes[:count])
+        found = ViewArguments(core, query, logged.table.column_names)
+        terms = found.rows(logged.table)
+        rows = BindingTable(found.newest.variables, (integer_ids(logged.numbers), *terms.columns), terms.length)
+        behind = [change for text in changes[count:] if (change := change_of(text)) is not None]
+        later = [(logged.version + at, *change) for at, change in enumerate(behind, 1)]
+        versions = found.restore(Arguments.restored(rows, logged.version, logged.next_number), later)
+        return found, versions
+
     def state(self) -> tuple[Arguments, list[tuple[int, ZSet]]]:
         """Return what was bound where the view stands, and what each later version has changed."""
         return self.at, [*self._changes]
@@ -80,13 +101,17 @@ class ViewArguments:
         for version, what, arguments in bound:
             if version <= at.version:
                 continue
-            if what == "bind":
-                self.bind(self.rows(text_table(arguments, "bindings")))
-            else:
-                self.unbind(self.unbinding(self._numbers(arguments)))
+            self.take(what, arguments)
             assert self.newest.version == version, (self.newest.version, version)
             versions[version] = self.newest
         return versions
+
+    def take(self, what: str, arguments: Any) -> None:
+        """Take a change that a log has: what is bound (a table as text) or unbound (numbers)."""
+        if what == "bind":
+            self.bind(self.rows(text_table(arguments, "bindings")))
+        else:
+            self.unbind(self.unbinding(self._numbers(arguments)))
 
     def put_query(self, query: Query) -> None:
         """Ask another query for each argument. query: checked by check_arguments."""
@@ -149,10 +174,15 @@ class ViewArguments:
     def wanted(self, arguments: Table | Numbers) -> BindingTable:
         """Return what is to be unbound as rows of terms, or of numbers. Raises as read; SettingsError for anything
         else."""
+        table = self.table(arguments)
+        return self._numbers(cast("Numbers", arguments)) if table is None else self.rows(table)
+
+    def table(self, arguments: Table | Numbers) -> pyarrow.Table | None:
+        """Return what is to be unbound as a table, None if it is numbers. Raises as checked."""
         is_list = isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
         if is_list or is_table(arguments):
-            return self.rows(self.checked(cast("Table", arguments), "unbind"))
-        return self._numbers(cast("Numbers", arguments))
+            return self.checked(cast("Table", arguments), "unbind")
+        return None
 
     def _numbers(self, numbers: Numbers) -> BindingTable:
         found = np.atleast_1d(np.asarray([*numbers] if isinstance(numbers, Collection) else numbers))

@@ -16,14 +16,14 @@ from wukongs.live.views.view_log import Position, ViewCursor, ViewLog
 
 NOTED_MAX = 64
 """Unread reports of a cursor, at most, that are noted together: in one record, with one wait for the disk."""
-Log = Callable[[dict[int, Any]], int]
+Log = Callable[[dict[int, Any]], Callable[[], object]]
 
 
 class ViewJournal:
     """One for all views of an engine. Views are named by the record that registered them, `of`."""
 
     def __init__(self, core: Core, log: Log) -> None:
-        """log: logs positions; returns the record to wait for, 0: there is none. Called with the engine's lock held."""
+        """log: logs positions; returns what waits until they are there. Called with the engine's lock held."""
         self._core, self._log = core, log
         self._moved: dict[tuple[int, str], tuple[ViewLog, ViewCursor]] = {}
         self._lock = threading.Lock()
@@ -77,9 +77,8 @@ class ViewJournal:
             with self._core.lock:
                 with log.changed:
                     written = _written(cursor)
-                lsn = self._log({of: {"cursors": {cursor.name: written}}})
-            if lsn:
-                self._core.journal.wait(lsn)
+                wait = self._log({of: {"cursors": {cursor.name: written}}})
+            wait()
         except BaseException:
             with log.changed:
                 cursor.noted = before

@@ -20,6 +20,11 @@ def named(group: str) -> str:
     return f"group {group}"
 
 
+def is_named(cursor: str) -> bool:
+    """Return whether a cursor is that of a group."""
+    return cursor.startswith(named(""))
+
+
 def digest(bindings: str | None) -> str | None:
     """Return what stands for the first table of arguments, by which a view is known when it is registered again."""
     return None if bindings is None else hashlib.sha256(bindings.encode()).hexdigest()

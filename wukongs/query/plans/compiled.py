@@ -12,7 +12,7 @@ their order are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -38,7 +38,69 @@ OUT_CELLS = 1 << 16
 """The ids that a workspace has room for in rows that come out."""
 FIRING_BYTES_MAX = 16 * OUT_CELLS
 """The most that a firing holds, before a larger one goes on under its limits."""
+PLANS_SHARED_MAX = 10_000
+"""The plans that are looked at for sharing, at most; beyond it all are forgotten."""
+SHARED_BYTES_MAX = 32 << 20
+"""The bytes of rows that are shared, at most; beyond it all are forgotten."""
 Columns = tuple[Int64Array, ...]
+
+
+@dataclass(slots=True)
+class _Explored:
+    """The rows of one block from one row. writes: those of its windows; rows: int64[width, n], None while one query
+    alone has asked for it."""
+
+    writes: tuple[int, ...]
+    rows: Int64Array | None = None
+    is_shared: bool = False
+
+
+class SharedRows:
+    """The rows of compiled plans that several queries have: explored once while their windows are the same.
+
+    Equal plans are equal blocks of numbers, whatever their variables are called and whatever stands around them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How often rows were here."""
+        self._known: dict[Hashable, _Explored] = {}
+        """By block and the row to start from."""
+        self._bytes = 0
+
+    def get(self, key: Hashable, writes: tuple[int, ...]) -> Int64Array | None:
+        """Return the rows of a plan over windows as they are; None: they are to be explored."""
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= PLANS_SHARED_MAX:
+                self._forget()
+            self._known[key] = _Explored(writes)
+        elif found.writes == writes:
+            found.is_shared = True
+            self.count += found.rows is not None
+            return found.rows
+        else:
+            self._drop(found)
+            found.writes = writes
+        return None
+
+    def put(self, key: Hashable, rows: Int64Array) -> None:
+        """Note the rows of a plan that was just asked for, if several queries have it."""
+        found = self._known.get(key)
+        if found is None or not found.is_shared or found.rows is not None:
+            return
+        if self._bytes + rows.nbytes > SHARED_BYTES_MAX:
+            self._forget()
+            return
+        found.rows = rows
+        self._bytes += rows.nbytes
+
+    def _drop(self, explored: _Explored) -> None:
+        if explored.rows is not None:
+            self._bytes -= explored.rows.nbytes
+            explored.rows = None
+
+    def _forget(self) -> None:
+        self._known, self._bytes = {}, 0
 
 
 class Workspace:
@@ -49,6 +111,7 @@ class Workspace:
         self.out: Int64Array = np.empty(OUT_CELLS, np.int64)
         self.out_of_many: Int64Array = np.empty(OUT_CELLS, np.int64)
         """The same for the rows of many queries; it grows."""
+        self.shared = SharedRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +165,8 @@ class CompiledSteps:
         self._room = OUT_CELLS // self.width
         self._block = _block(plan, dataset, table, numbers, table_of(conditions, plan.variables, dataset.resolve))
         """The plan, as plan_layout says."""
+        self._table, self._windows = table, tuple(dict.fromkeys(numbers.values()))
+        self._key = self._block.tobytes()
         self._seeds: Int64Array = np.zeros((0, self.width), np.int64)
         call: Int64Array = np.zeros(layout.CALL_WIDTH, np.int64)
         self.call = call
@@ -135,6 +200,24 @@ class CompiledSteps:
         if count >= 0:
             return self.rows(self._workspace.out, count)
         return None if -count in _ELSEWHERE else self._go_on(limits(), rows_wanted)
+
+    def run_from(
+        self, columns: Sequence[Int64Array], count: int, limits: Limits, rows_wanted: int | None = None
+    ) -> Int64Array | None:
+        """Do as start_from and run. From one row that is explored once for all equal plans."""
+        key, shared = None, self._workspace.shared
+        if count == 1 and rows_wanted is None:
+            key = self._key, tuple([int(column[0]) for column in columns])
+            writes = self._table.writes
+            rows = shared.get(key, tuple([writes[number] for number in self._windows]))
+            if rows is not None:
+                limits.check_rows(rows.shape[1], ADVICE, "a basic graph pattern")
+                return rows
+        self.start_from(columns, count)
+        found = self.run(lambda: limits, rows_wanted)
+        if key is not None and found is not None:
+            shared.put(key, found)
+        return found
 
     def run_once(self, ids: Sequence[int], rows_max: int) -> Int64Array | None:
         """Do as run, from one row; None also if there are more rows than these."""

@@ -87,6 +87,16 @@ class CompiledPlans:
         """Whether the windows or the stored graph have triples."""
         return any(len(self.windows.table.batches(number).batches) for number in self.windows.all_numbers)
 
+    @property
+    def shared_count(self) -> int:
+        """How often rows were had that another query has explored."""
+        return self._workspace.shared.count
+
+    @property
+    def sizes(self) -> list[int] | None:
+        """What changes with the size of a window, by a factor; None while plans for other sizes do."""
+        return None if self._memo.is_stale else self.windows.changes()
+
     def route(self, wanted: FilteredBgp, bound: tuple[Variable, ...], rows: int) -> Route:
         """Do as PlanMemo.route, over what the windows have now."""
         self._look()
@@ -146,8 +156,7 @@ class CompiledPlans:
             mark = limits.mark()
             # Also from one row that binds nothing: it may have started from several of these before.
             limits.hold(8 * seeds.length * steps.width)
-            steps.start_from(seeds.columns, seeds.length)
-            rows = steps.run(lambda: limits, rows_wanted)
+            rows = steps.run_from(seeds.columns, seeds.length, limits, rows_wanted)
             if rows is not None:
                 count = rows.shape[1]
                 limits.back_to(mark, 0)

@@ -166,7 +166,8 @@ class Dataset:
     stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
     the stored graph that is the default graph if there is no clause (WITH of an update); completion: reads the other
     nodes' share of the stored graph, None if it is all here; graphs: of the windows that stand for a part of the stored
-    graph, the graph there; versions: where graph references at other versions are matched.
+    graph, the graph there; versions: where graph references are matched that are at other versions, or in no stored
+    graph of this or another node.
     """
 
     clause: DatasetClause
@@ -176,7 +177,7 @@ class Dataset:
     with_graph: Term | None = None
     completion: Completion | None = None
     graphs: Mapping[StreamWindow, int] = field(default_factory=dict)
-    versions: Mapping[GraphVersion, Source] = field(default_factory=dict)
+    versions: Mapping[GraphRef, Source] = field(default_factory=dict)
     default_graph: int = field(init=False)
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
@@ -226,8 +227,9 @@ class Dataset:
         return found
 
     def _found(self, graph: GraphRef) -> Source:
-        if isinstance(graph, GraphVersion):
+        if graph in self.versions:
             return self.versions[graph]
+        assert not isinstance(graph, GraphVersion), graph
         if isinstance(graph, DefaultGraph):
             return self._default()
         return self._any_named() if isinstance(graph, Variable) else self._named(graph)

@@ -1,13 +1,16 @@
-//! Differential dataflow as a peer of live views: one view over a graph of edges and a collection of arguments.
+//! Differential dataflow as a peer of live views and rules: views over a graph of edges and a second relation.
 //!
-//! `wukongs-dd-peer VIEW`, VIEW one of hop, two-hops, paths, triangles. Standard input has changes, one a line, in
+//! `wukongs-dd-peer VIEW,...`, VIEW one of those that views.rs has. Standard input has changes, one a line, in
 //! batches that end with a line `.`:
 //!
 //!     e+ SOURCE TARGET    e- SOURCE TARGET    an edge is inserted, deleted
-//!     a+ NUMBER A B       a- NUMBER A B       an argument: its number, and two nodes (B counts for paths alone)
+//!     a+ NUMBER A B       a- NUMBER A B       of the second relation: an argument, its number, and two nodes
 //!
-//! Each batch is answered with one line: nanoseconds from its first update to the last row of its change, the rows of
-//! the change, and the sum of their hashes times their weights. A batch is parsed before its time begins.
+//! Each batch is answered with one line: nanoseconds from its first update to the last row of its change, then for each
+//! view the rows of the change, and the sum of their hashes times their weights. A batch is parsed before its time
+//! begins.
+
+mod views;
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
@@ -15,14 +18,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use differential_dataflow::input::InputSession;
-use differential_dataflow::VecCollection;
 use timely::dataflow::operators::probe::Handle;
 
-type Node = u32;
-type Edge = (Node, Node);
-type Argument = (Node, (Node, Node));
-/// The number of an argument, and what was found for it.
-type Row = (Node, i64);
+use views::{rows, Argument, Edge, Node, Row};
 
 #[derive(Default)]
 struct Change {
@@ -70,63 +68,26 @@ fn read(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<Batch> {
     None
 }
 
-/// Return the rows of a view.
-fn rows<'scope>(
-    view: &str,
-    edges: VecCollection<'scope, u64, Edge>,
-    arguments: VecCollection<'scope, u64, Argument>,
-) -> VecCollection<'scope, u64, Row> {
-    let forward = edges.clone().arrange_by_key();
-    let starts = arguments.clone().map(|(number, (first, _))| (first, number));
-    let hop = starts.join_core(forward.clone(), |_, number, next| Some((*next, *number)));
-    if view == "hop" {
-        return hop.map(|(node, number)| (number, node as i64));
-    }
-    let two_hops = hop.clone().join_core(forward, |_, number, next| Some((*next, *number)));
-    match view {
-        "two-hops" => two_hops.map(|(node, number)| (number, node as i64)),
-        "triangles" => {
-            let ends = arguments.map(|(number, (first, _))| (number, first));
-            two_hops
-                .map(|(node, number)| (number, node))
-                .join_map(ends, |number, node, end| ((*node, *end), *number))
-                .join_core(edges.arrange_by_self(), |_, number, _| Some(*number))
-                .count()
-                .map(|(number, count)| (number, count as i64))
-        }
-        "paths" => {
-            let backward = edges.map(|(source, target)| (target, source)).arrange_by_key();
-            let ends = arguments.map(|(number, (_, second))| (second, number));
-            let back = ends.clone().join_core(backward.clone(), |_, number, next| Some((*next, *number)));
-            let two_back = back.clone().join_core(backward, |_, number, next| Some((*next, *number)));
-            let reached = hop.concat(two_hops).distinct();
-            ends.concat(back)
-                .concat(two_back)
-                .distinct()
-                .arrange_by_self()
-                .join_core(reached.arrange_by_self(), |(_, number), _, _| Some(*number))
-                .distinct()
-                .map(|number| (number, 1))
-        }
-        _ => panic!("expected hop, two-hops, paths or triangles, found {view:?}"),
-    }
-}
-
 fn main() {
-    let view = std::env::args().nth(1).expect("the name of a view");
+    let names = std::env::args().nth(1).expect("the names of views");
     timely::execute_directly(move |worker| {
-        let change = Rc::new(RefCell::new(Change::default()));
-        let (noted, probe) = (change.clone(), Handle::new());
+        let (mut changes, probe) = (Vec::new(), Handle::new());
         let (mut edges, mut arguments) = (InputSession::new(), InputSession::new());
         worker.dataflow(|scope| {
-            rows(&view, edges.to_collection(scope), arguments.to_collection(scope))
-                .consolidate()
-                .inspect(move |(row, _, weight)| noted.borrow_mut().add(row, *weight))
-                .probe_with(&probe);
+            let (edges, arguments) = (edges.to_collection(scope), arguments.to_collection(scope));
+            for name in names.split(',') {
+                let change = Rc::new(RefCell::new(Change::default()));
+                let noted = change.clone();
+                changes.push(change);
+                rows(name, edges.clone(), arguments.clone())
+                    .consolidate()
+                    .inspect(move |(row, _, weight)| noted.borrow_mut().add(row, *weight))
+                    .probe_with(&probe);
+            }
         });
         let mut lines = io::stdin().lock().lines();
         let mut output = io::stdout().lock();
-        let mut time = 0;
+        let mut time = 0u64;
         while let Some(batch) = read(&mut lines) {
             let began = Instant::now();
             for (edge, weight) in batch.edges {
@@ -142,8 +103,12 @@ fn main() {
             arguments.flush();
             worker.step_while(|| probe.less_than(&time));
             let taken = began.elapsed().as_nanos();
-            let Change { rows, checksum } = change.take();
-            writeln!(output, "{taken} {rows} {checksum}").expect("standard output is read");
+            write!(output, "{taken}").expect("standard output is read");
+            for change in &changes {
+                let Change { rows, checksum } = change.take();
+                write!(output, " {rows} {checksum}").expect("standard output is read");
+            }
+            writeln!(output).expect("standard output is read");
             output.flush().expect("standard output is read");
         }
     });
