@@ -11,6 +11,7 @@ import numpy as np
 from wukongs.csparql.algebra import (
     Bgp,
     DatasetClause,
+    DefaultGraph,
     Filter,
     GraphVersion,
     Node,
@@ -20,7 +21,7 @@ from wukongs.csparql.algebra import (
     WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
-from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import map_children, parts_of
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
@@ -41,11 +42,9 @@ from wukongs.query.operators import operators as tables
 from wukongs.query.plans.dataset import Source
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 _CHANGED = "changed"
 """The version of a graph reference that has what a change has inserted, or what it has deleted."""
-_DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
 FEW_TRIPLES = 1 << 10
 """A pattern by itself is compared with all triples of a change up to this size."""
 
@@ -137,9 +136,9 @@ class DeltaJoin:
             if not plan.graphs.is_touched(change, predicate, resolve):
                 continue
             for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation), strict=True):
-                if not has_triple(changed, predicate, resolve(_DEFAULT_NAME)):
+                if not has_triple(changed, predicate, change):
                     continue
-                if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change.before):
+                if sign > 0 and predicate is not None and self._is_of_new(plan, changed, predicate, change):
                     continue
                 stored = change.after if sign > 0 else change.before
                 rows = None
@@ -150,16 +149,25 @@ class DeltaJoin:
                 if rows.length:
                     yield sign, rows
 
-    def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, stored: BatchSet) -> bool:
+    def _is_of_new(self, plan: _Plan, inserted: Source, predicate: int, change: Change) -> bool:
         """Return whether all rows of a plan are found by the plan of a sibling, too: no subject of the inserted triples
         had a triple of that."""
-        if not plan.siblings or self.evaluation.is_divided(stored):
+        if not plan.siblings or self.evaluation.is_divided(change.before):
             return False
-        subjects, before = subjects_in(inserted, predicate), self.evaluation.dataset(stored)
-        return not all(
-            may_have_subject(before.source(graph), self.evaluation.resolve(term), subjects)
-            for term, graph in plan.siblings
-        )
+        return not all(self._may_have_had(inserted, predicate, term, graph, change) for term, graph in plan.siblings)
+
+    def _may_have_had(self, inserted: Source, predicate: int, term: Term, graph: WrittenGraph, change: Change) -> bool:
+        """Return whether a subject of the inserted triples with a predicate may have had a triple of another one."""
+
+        def find() -> bool:
+            key = "subjects", id(inserted), predicate
+            subjects = change.known(key, lambda: subjects_in(inserted, predicate))
+            return may_have_subject(self.evaluation.dataset(change.before).source(graph), other, subjects)
+
+        other, clause = self.evaluation.resolve(term), self.evaluation.clause
+        if not (isinstance(graph, DefaultGraph) and clause.is_empty and clause.only is None):
+            return find()
+        return change.known(("had", id(inserted), predicate, other), find)
 
 
 def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:

@@ -83,6 +83,11 @@ def install(operator: Operator, stored: BatchSet) -> None:
             install(child, stored)
 
 
+def keeps_any(operator: Operator) -> bool:
+    """Return whether an operator, or one below it, keeps something."""
+    return operator.keeps or any(map(keeps_any, operator.children))
+
+
 class LookUp(Operator, Protocol):
     """An operator whose content rows can be looked up in, at both ends of the change that it has taken last."""
 

@@ -28,8 +28,9 @@ The rules, with d for the change of a part, f for its content before and t for i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
@@ -97,10 +98,10 @@ FEW_ROWS = 256
 """Up to this many rows are explored from one by one; above it, rows with equal bindings are explored from once."""
 
 
-def _applied(node: Node, above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
-    """Return rows after a filter or BIND, with their weights."""
+def _applied(names: Sequence[Variable], above: Above, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
+    """Return rows after a filter or BIND, with their weights. names: of their variables then."""
     if not len(rows):
-        return ZSet.empty(names_of(node))
+        return ZSet.empty(names)
     return ZSet.of_weighted(above.run(evaluation, stored, rows.weighted()))
 
 
@@ -111,30 +112,45 @@ def _over(node: Filter | Extend | Project | Group) -> Above:
 
 @dataclass(slots=True)
 class Linear:
-    """Filter, extend, project, or a join with the parts of a triple term: applied to the rows of the change, whatever
-    the rest is. Keeps nothing."""
+    """Filters and BINDs above each other, a projection, or a join with the parts of a triple term: applied to the rows of
+    the change, whatever the rest is. Keeps nothing.
 
-    node: Filter | Extend | Project | Join
+    nodes: from the top one down."""
+
+    nodes: tuple[Filter | Extend | Project | Join, ...]
     children: tuple[Operator, ...]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
     _above: Above = field(init=False)
+    _names: tuple[Variable, ...] = field(init=False)
     kind = "linear"
     keeps = False
     kept_bytes = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.node, Join):
-            self._above = _over(self.node)
+        self._above, self._names = Above(self._over), names_of(self.nodes[0])
+
+    @staticmethod
+    def of(node: Filter | Extend | Project, evaluation: Evaluation) -> Linear:
+        """Return the operator of a part, together with those below it that are applied with it."""
+        below = operator_of(node.pattern, evaluation)
+        is_row_wise = not isinstance(node, Project)
+        if is_row_wise and isinstance(below, Linear) and isinstance(below.nodes[0], Filter | Extend):
+            return Linear((node, *below.nodes), below.children, evaluation)
+        return Linear((node,), (below,), evaluation)
+
+    def _over(self, known: Node) -> Node:
+        return reduce(lambda below, node: replace(node, pattern=below), reversed(self.nodes), known)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Project):
-            return rows.project(tuple(dict.fromkeys(self.node.variables)))
-        if isinstance(self.node, Join):
+        [top, *_] = self.nodes
+        if isinstance(top, Project):
+            return rows.project(tuple(dict.fromkeys(top.variables)))
+        if isinstance(top, Join):
             if not len(rows):
-                return ZSet.empty(names_of(self.node))
-            return ZSet.of_weighted(self.evaluation.explored(self.node.right, rows.weighted(), stored))
-        return _applied(self.node, self._above, rows, self.evaluation, stored)
+                return ZSet.empty(self._names)
+            return ZSet.of_weighted(self.evaluation.explored(top.right, rows.weighted(), stored))
+        return _applied(self._names, self._above, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
@@ -142,7 +158,8 @@ class Linear:
     @noted
     def change(self, change: Change) -> ZSet:
         found = self._applied(self.children[0].change(change), change.after)
-        return found.consolidated() if isinstance(self.node, Project) else found  # others keep distinct rows distinct
+        is_project = isinstance(self.nodes[0], Project)
+        return found.consolidated() if is_project else found  # others keep distinct rows distinct
 
 
 @dataclass(slots=True)
@@ -185,7 +202,11 @@ class Joined:
     def change(self, change: Change) -> ZSet:
         left, right = self.children
         of_left, of_right = left.change(change), right.change(change)
-        found = right.matching(of_left, change, Side.AFTER).plus(left.matching(of_right, change, Side.BEFORE))
+        found = ZSet.empty(names_of(self.node))
+        if len(of_left):
+            found = right.matching(of_left, change, Side.AFTER)
+        if len(of_right):
+            found = found.plus(left.matching(of_right, change, Side.BEFORE))
         return found.consolidated()
 
 
@@ -273,11 +294,12 @@ class Flag:
     def change(self, change: Change) -> ZSet:
         left, right = self.sides
         of_left, of_right = left.change(change), right.change(change)
-        found = self._at(of_left, change, Side.AFTER)
         if self.deciding is not None:
             of_right = of_right.plus(self.deciding.change(change))
-        if len(of_right):
-            touched = left.compatible_with(of_right.table, change, Side.BEFORE)
+        found = ZSet.empty(names_of(self.node))
+        if len(of_left):
+            found = self._at(of_left, change, Side.AFTER)
+        if len(of_right) and len(touched := left.compatible_with(of_right.table, change, Side.BEFORE)):
             after, before = (self._at(touched, change, side) for side in (Side.AFTER, Side.BEFORE))
             found = found.plus(after, before.negated())
         return found.consolidated()
@@ -354,7 +376,7 @@ class Existing:
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if self.is_flag and 0 < len(rows) <= FEW_ROWS:
             return self._flagged(rows, stored)
-        return _applied(self.node, self._above, rows, self.evaluation, stored)
+        return _applied(names_of(self.node), self._above, rows, self.evaluation, stored)
 
     def _flagged(self, rows: ZSet, stored: BatchSet) -> ZSet:
         """Apply the filter where it is a flag: explore its pattern from the rows themselves."""
@@ -504,7 +526,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
             return Existing.of(node, evaluation)
         case Filter() | Extend() | Project():
-            return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
+            return Linear.of(node, evaluation)
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
         case PathPattern() if evaluation.leaf is None:
@@ -513,7 +535,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             is_whole = (lambda one: False) if lifted is None else lifted.is_leaf
             ordered = with_ties(paths_last(node, evaluation, is_whole), is_whole)
             if isinstance(ordered.right, TripleParts):
-                return Linear(ordered, (operator_of(ordered.left, evaluation),), evaluation)
+                return Linear((ordered,), (operator_of(ordered.left, evaluation),), evaluation)
             return Joined(ordered, _sides(ordered.left, ordered.right, evaluation))
         case LeftJoin(left=left, right=right, condition=condition):
             deciding = None
@@ -554,7 +576,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             assert isinstance(plain, Slice), plain
             cut = Cut(plain, (Kept(operator_of(below_cut(plain), evaluation), keys),), evaluation, keys)
             shown = names_of(node)
-            return cut if names_of(plain) == shown else Linear(Project(plain, shown), (cut,), evaluation)
+            return cut if names_of(plain) == shown else Linear((Project(plain, shown),), (cut,), evaluation)
         case PerGraph():
             return Refresh.of(node, evaluation, "all nodes are asked for each graph")
     return Refresh.of(node, evaluation, f"no rule for {type(node).__name__}")

@@ -20,7 +20,7 @@ from wukongs.csparql.algebra import (
     WrittenGraph,
 )
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.incremental.versions import Change, Evaluation, Member
+from wukongs.incremental.versions import Change, Evaluation, Member, pairs_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import current
 from wukongs.query.operators import operators
@@ -150,15 +150,17 @@ def written_graph(pattern: TriplePattern | PathPattern) -> WrittenGraph:
     return pattern.graph
 
 
-def has_triple(source: Source, predicate: int | None, default_graph: int) -> bool:
-    """Tell whether some part of a source may have a triple with a predicate (None: any)."""
-    return any(
-        batch.has_row(predicate, part.graph)
-        if part.graph != ALL_NAMED
-        else bool(_marked(batch, predicate, is_named(batch.graphs, default_graph)).any())
-        for part in source.parts
-        for batch in part.batches.batches
-    )
+def has_triple(source: Source, predicate: int | None, change: Change) -> bool:
+    """Tell whether some part of a source of a change may have a triple with a predicate (None: any)."""
+
+    def found(part: Part) -> bool:
+        batches = part.batches.batches
+        pairs = change.known(("pairs", id(part.batches)), lambda: frozenset(pairs_of(batches)))
+        if predicate is not None and part.graph != ALL_NAMED:
+            return (part.graph, predicate) in pairs
+        return any(part.graph in (graph, ALL_NAMED) and predicate in (one, None) for graph, one in pairs)
+
+    return any(map(found, source.parts))
 
 
 def matches_in(pattern: TriplePattern, source: Source, change: Change, resolve: Resolve) -> BindingTable | None:

@@ -4,6 +4,7 @@ query are evaluated over them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -148,7 +149,8 @@ class Change:
     def beside(self, before: BatchSet, after: BatchSet, inserted: BatchSet, deleted: BatchSet) -> Change:
         """Return the change with that of a hidden graph beside the stored ones, whose unions are the same. All as of
         Change."""
-        return Change(before, after, inserted, deleted, self._united)
+        is_same = inserted is self.inserted and deleted is self.deleted
+        return Change(before, after, inserted, deleted, self._united, self._known if is_same else {})
 
 
 def pairs_of(batches: Iterable[Batch]) -> Iterator[tuple[int, int]]:
@@ -226,6 +228,8 @@ class Evaluation:
     graph_of: Callable[[BatchSet], ReachedGraph | None] | None = None
     keeps_groups: bool = True
     _memo: PlanMemo = field(default_factory=PlanMemo)
+    _datasets: dict[object, Dataset] | None = None
+    """Those of the change under way, by what they read."""
 
     def is_divided(self, *stored: BatchSet) -> bool:
         """Return whether other nodes have a part of one of some stored graphs."""
@@ -237,9 +241,26 @@ class Evaluation:
         versions: where graph references at other versions are matched."""
         graph = None if self.graph_of is None else self.graph_of(stored)
         beside = {**versions, **stored.beside} if isinstance(stored, Share) else versions
-        held = stored if graph is None else graph.stored
         windows = dict.fromkeys(self.clause.windows, EMPTY)
-        return Dataset(self.clause, held, windows, self.resolve, completion=graph, versions=beside)
+        if graph is not None:
+            return Dataset(self.clause, graph.stored, windows, self.resolve, completion=graph, versions=beside)
+        if self._datasets is None or isinstance(stored, Share):
+            return Dataset(self.clause, stored, windows, self.resolve, versions=beside)
+        key = id(stored), *((reference, id(source)) for reference, source in versions.items())
+        found = self._datasets.get(key)  # it holds what its key has the addresses of
+        if found is None:
+            found = self._datasets[key] = Dataset(self.clause, stored, windows, self.resolve, versions=versions)
+        return found
+
+    @contextmanager
+    def of_change(self, before: int, after: int) -> Iterator[None]:
+        """Take a change in the block: parts that read the same versions share what is laid out of them. before, after:
+        the SNs."""
+        self.span, self._datasets = (before, after), {}
+        try:
+            yield
+        finally:
+            self._datasets = None  # the versions are to be freed
 
     def holds(self, stored: BatchSet, quads: Quads) -> BoolArray:
         """Mark the quads that are in a stored graph. bool[n]"""

@@ -84,8 +84,8 @@ class View:
         assert sn >= self.sn, (sn, self.sn)
         found = ZSet.empty(self.variables)
         if not change.is_empty and self.interests(change):
-            self.evaluation.span = self.sn, sn
-            found = self._shown(self.top.change(change))
+            with self.evaluation.of_change(self.sn, sn):
+                found = self._shown(self.top.change(change))
         else:
             for _, operator in operators_of(self.top):
                 if isinstance(operator, Reached):

@@ -124,7 +124,7 @@ def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_subjects_are_new(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DeltaJoin, "_is_of_new", lambda self, plan, inserted, predicate, before: bool(plan.siblings))
+    patch.setattr(DeltaJoin, "_is_of_new", lambda self, plan, inserted, predicate, change: bool(plan.siblings))
 
 
 def rows_are_counted_once_per_changed_triple(patch: pytest.MonkeyPatch) -> None:

@@ -31,14 +31,15 @@ def register(engine: wukongs.Engine, name: str, text: str, **options: Any) -> An
 
 
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets the name of each view that moves by itself."""
-    found, advance = list[str](), LiveView.advance
+    """Return a list that gets the name of each view that moves by itself, or gets its rows from those of its shape."""
+    found = list[str]()
+    for name, call in (("advance", LiveView.advance), ("put_share", LiveView.put_share)):
 
-    def noted(self: LiveView, *given: Any) -> None:
-        found.append(self.name)
-        advance(self, *given)
+        def noted(self: LiveView, *given: Any, call: Any = call) -> None:
+            found.append(self.name)
+            call(self, *given)
 
-    monkeypatch.setattr(LiveView, "advance", noted)
+        monkeypatch.setattr(LiveView, name, noted)
     return found
 
 

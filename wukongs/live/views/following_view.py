@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from wukongs.errors import CompactedError, NodeUnavailable, StreamError, Wukongs
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.divided import DividedReads
 from wukongs.incremental.interests import Key
-from wukongs.incremental.lookups import Operator
+from wukongs.incremental.lookups import Operator, keeps_any
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
@@ -27,12 +27,14 @@ from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.made_streams import Made
 from wukongs.live.query_constants import constants_of
+from wukongs.live.query_shapes import Shape, shape_of
 from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import dataset_of, ids_of, terms_of
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.quiet_views import QuietViews
+from wukongs.live.views.shared_views import SharedViews, may_share
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import ViewArguments, answer_each
 from wukongs.live.views.view_journal import ViewJournal
@@ -187,6 +189,7 @@ class FollowingView(MakesByPeriods):
     def _lay_out(self, query: Query) -> None:
         """Make the operators of a text. They have nothing yet: is_anew."""
         assert query.registration is not None
+        assert self._quiet is None, "it is where others look for its text"
         registration = query.registration
         self.query = query
         constants = constants_of(query)
@@ -200,6 +203,16 @@ class FollowingView(MakesByPeriods):
         self.is_anew = True
         """The operators have kept nothing yet: they are built before the next change."""
         self._make_view()
+        self.shape = self._shape_of(query)
+        self.group: SharedViews[Any] | None = None
+
+    def _shape_of(self, query: Query) -> Shape | None:
+        """Return the shape of a text by which it moves with others; None: it moves by itself."""
+        is_plain = self.every_ms is None and self.arguments is None and self.given is None and not self._keeps
+        if not is_plain or self._core.reach is not None or self._view.takes_each:
+            return None
+        shape = shape_of(query)
+        return shape if shape is not None and may_share(shape) else None
 
     def _make_view(self) -> None:
         core, stood, arguments = self._core, self.snapshot, self.arguments
@@ -312,6 +325,16 @@ class FollowingView(MakesByPeriods):
         is_steady = not (self.is_closed or self.is_paused or self.is_moving or self.is_anew or self._stops)
         return is_plain and is_steady and self._failed_at_sn is None and not self._view.takes_each
 
+    @property
+    def constant_ids(self) -> Mapping[Term, int]:
+        """The ids of all constants of its text, reserved as long as it is registered."""
+        return self._known
+
+    @property
+    def shared(self) -> SharedViews[Any] | None:
+        """The views with which it moves; None: it moves by itself."""
+        return None if self._quiet is None else self._quiet.shared(self)
+
     def keys(self) -> Iterator[Key]:
         """Iterate over what triples concern it."""
         return self._view.interests.keys()
@@ -321,11 +344,27 @@ class FollowingView(MakesByPeriods):
         self._view.stored = EMPTY  # those of old snapshots are to be freed
         self.log.follow(quiet)
 
-    def end_quiet(self, snapshot: Snapshot) -> None:
-        """Be awake, at a snapshot that is held for it."""
+    def begin_shared(self) -> None:
+        if keeps_any(self._view.top):
+            self._make_view()
+            self._view.stored = EMPTY
+
+    def put_share(self, found: ZSet, terms: QueryTerms, before: Snapshot, to: Snapshot, taken_us: float) -> None:
+        """Report what has changed up to a snapshot, as those have found it with which it moves."""
+        view = self._view
+        rows = ZSet(BindingTable(view.variables, found.table.columns, len(found)), found.weights)
+        shown, end = _shown(rows, self.output), Position(to.sn)
+        self._last_us = taken_us
+        if len(shown):
+            self._report(
+                LoggedReport(view.query, Position(before.sn), end, shown, terms, tick_of(to.sn)), end, is_reset=False
+            )
+
+    def end_quiet(self, snapshot: Snapshot, *, is_shared: bool) -> None:
         self.log.follow_no_more()
         self._own, self._quiet = snapshot, None
         self._view.sn, self._view.stored = snapshot.sn, snapshot.stored
+        self.is_anew = is_shared and keeps_any(self._view.top)
 
     def awake(self) -> None:
         """Be awake before something else than a change of the stored graph has an effect."""
@@ -473,14 +512,14 @@ class FollowingView(MakesByPeriods):
                     self._stand_at(to)
                     self._failed_at_sn, self._failures, self._retry_at_s = None, 0, None
                     self._put_off_count, self._waits_for = 0, ""
-                    self._report(report, is_reset=is_reset)
+                    self._report(report, self.position, is_reset=is_reset)
                     self._last_us = 1e6 * (time.monotonic() - began_s)
 
-    def _report(self, report: LoggedReport | None, *, is_reset: bool) -> None:
+    def _report(self, report: LoggedReport | None, position: Position, *, is_reset: bool) -> None:
         if is_reset:
-            self.log.begin_again(self.position)
+            self.log.begin_again(position)
             return
-        self.log.put(report, self.position)
+        self.log.put(report, position)
         if report is not None:
             self._counts["reports"] += 1
             self._counts["rows"] += len(report.rows)

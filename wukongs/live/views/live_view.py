@@ -214,11 +214,17 @@ class LiveView(FollowingView):
 
     def explain(self, *, analyze: bool = False) -> str:
         """Return its operators as text. analyze: also the rows of the last change, and the bytes kept, of each."""
-        operators, own = self._view.explain(analyze=analyze), self.arguments
+        with self._core.lock:
+            shared, own = self.shared, self.arguments
+            if shared is not None:
+                return shared.explain(analyze=analyze)
+        operators = self._view.explain(analyze=analyze)
         return operators if own is None else f"for each of {own.at.count} arguments\n{operators}"
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes (bytes) and times (microseconds) as JSON."""
+        shared = self.shared
+        kept_bytes = self._view.kept_bytes if shared is None else shared.size_bytes // max(1, len(shared.members))
         return {
             "kind": "view",
             "into": self.makes,
@@ -231,7 +237,7 @@ class LiveView(FollowingView):
             "unread_bytes": self.log.size_bytes,
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
-            "kept_bytes": self._view.kept_bytes + (0 if self.given is None else self.given.size_bytes),
+            "kept_bytes": kept_bytes + (0 if self.given is None else self.given.size_bytes),
             "arguments": 0 if self.arguments is None else self.arguments.newest.count,
             "arguments_bytes": 0 if self.arguments is None else self.arguments.newest.size_bytes,
             "computed_terms": self._terms.computed_count,
@@ -381,6 +387,7 @@ class LiveView(FollowingView):
                 self._check_is_restored()
                 if self.journal is not None:
                     self.journal.change(self.of, "pause", given=self._written_given())
+                self.awake()
                 self._void_move()
                 self._lay_out(self.query)
                 self._give_back()

@@ -93,7 +93,7 @@ class Views:
         self._named = NamedReaders(core, self._snapshots, self._of_record)
         self._journal = None if folder is None else ViewJournal(core, partial(_logged, core, folder))
         self._readers = ViewJournal(core, self._named.log) if is_of_cluster else self._journal
-        self._quiet = QuietViews[LiveView](self._snapshots)
+        self._quiet = QuietViews[LiveView](core, self._snapshots)
         self._changes: dict[tuple[int, int], Callable[[], Change | None]] = {}
         """Those of one round, by their SNs. Used by the thread."""
         self._news = threading.Condition(core.lock)
@@ -461,31 +461,43 @@ class Views:
             return False
 
     def _move_quiet(self) -> None:
-        """Move the quiet views to the newest snapshot; those that the change may concern are awake from now on, and
-        move by themselves."""
-        quiet = self._quiet
-        with self._core.lock:
+        """Move the quiet views to the newest snapshot. Those that the change may concern and that share nothing are
+        awake from now on, and move by themselves."""
+        quiet, core = self._quiet, self._core
+        with core.lock:
             before = quiet.snapshot
-            if before is None or not quiet.is_behind(self._core.sn):
+            if before is None or not quiet.is_behind(core.sn):
                 return
             to = self._snapshots.newest()
             compute = self._change(self._snapshots.hold(before), to)
+            reader = core.registry.snapshot_reader()
         change = None
         try:
-            change = compute()
-        except WukongsError as error:  # of another node; each view finds its own
-            log.debug("the change from SN %d to SN %d: %s", before.sn, to.sn, error)
+            try:
+                change = compute()
+            except WukongsError as error:  # of another node; each view finds its own
+                log.debug("the change from SN %d to SN %d: %s", before.sn, to.sn, error)
+            with core.lock:
+                views, groups = quiet.concerned(change)
+                for view in views:
+                    quiet.give(view)
+                for group in groups:
+                    quiet.prepare(group)
+            moved = [(group, group.advance(before, to, change, reader)) for group in groups]
+            with core.lock:
+                for group, shares in moved:
+                    if shares is None:
+                        quiet.part(group)
+                    else:
+                        shares.put(before, to)
+                if quiet.snapshot is before:
+                    quiet.move(to)
+                else:  # all are awake
+                    self._snapshots.release(to)
+                core.changed.notify_all()
         finally:
-            with self._core.lock:
+            with core.lock:
                 self._snapshots.release(before)
-        with self._core.lock:
-            for view in quiet.concerned(change):
-                quiet.give(view)
-            if quiet.snapshot is before:
-                quiet.move(to)
-            else:  # all are awake
-                self._snapshots.release(to)
-            self._core.changed.notify_all()
 
     def _rest(self) -> None:
         """End a round: views that are complete are quiet from now on."""
