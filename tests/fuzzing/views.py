@@ -37,6 +37,7 @@ from wukongs.csparql.parser import parse_query
 from wukongs.incremental import cuts
 from wukongs.incremental.operators import operators_of
 from wukongs.live.views import shared_views
+from wukongs.query.execution.argument_rows import ARGUMENT
 from wukongs.store import trace
 
 VIEWS, CHANGES = 12, 6
@@ -109,7 +110,8 @@ class Followed:
             return bool(self.sum)
         is_graph = self.query.form == "construct"
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
-        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.query.variables, is_graph)
+        names = () if is_graph else (*([ARGUMENT] if self.names else []), *self.query.variables)
+        return answers.of_rows(list(self.sum.elements()), names, is_graph)
 
     def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
         """Return the rows of one argument, without its number."""

@@ -112,8 +112,8 @@ def _over(node: Filter | Extend | Project | Group) -> Above:
 
 @dataclass(slots=True)
 class Linear:
-    """Filters and BINDs above each other, a projection, or a join with the parts of a triple term: applied to the rows of
-    the change, whatever the rest is. Keeps nothing.
+    """Filters and BINDs above each other, a projection, or a join with the parts of a triple term: applied to the rows
+    of the change, whatever the rest is. Keeps nothing.
 
     nodes: from the top one down."""
 
