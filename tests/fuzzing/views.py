@@ -193,7 +193,7 @@ def fuzz_life(seed: str, face: str | None = None) -> Lives:
                 lives.skipped += 1
             else:
                 views.append(view)
-                late.append(Followed(tree, view.query, view.view, "late"))
+                late.append(Followed(tree, view.query, view.view, "late", view.names))
                 if rng.random() < 0.8:  # it begins now, and is read again at the end
                     late[-1].read()
         for step in range(CHANGES):
