@@ -37,6 +37,7 @@ from wukongs.csparql.parser import parse_query
 from wukongs.incremental import cuts
 from wukongs.incremental.operators import operators_of
 from wukongs.live.views import shared_views
+from wukongs.query.execution.argument_rows import ARGUMENT
 from wukongs.store import trace
 
 VIEWS, CHANGES = 12, 6
@@ -112,8 +113,8 @@ class Followed:
             return bool(self.sum)
         is_graph = self.query.form == "construct"
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
-        names = ("argument", *self.query.variables) if self.names else self.query.variables
-        return answers.of_rows(list(self.sum.elements()), () if is_graph else names, is_graph)
+        names = () if is_graph else (*([ARGUMENT] if self.names else []), *self.query.variables)
+        return answers.of_rows(list(self.sum.elements()), names, is_graph)
 
     def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
         """Return the rows of one argument, without its number."""
@@ -195,7 +196,7 @@ def fuzz_life(seed: str, face: str | None = None) -> Lives:
                 lives.skipped += 1
             else:
                 views.append(view)
-                late.append(Followed(tree, view.query, view.view, "late"))
+                late.append(Followed(tree, view.query, view.view, "late", view.names))
                 if rng.random() < 0.8:  # it begins now, and is read again at the end
                     late[-1].read()
         for step in range(CHANGES):
