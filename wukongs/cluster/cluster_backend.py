@@ -515,13 +515,21 @@ class ClusterBackend:
 
     def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
         known = self._host.node.control.queries.get(name)
-        if known is None:  # it is closed
-            return lambda: None
-        record = NameReaders(name, group, known.since, stands)
+        is_here = known is not None and self._host.me.node in known.nodes
 
         def wait() -> None:
-            with suppress(Dropped):  # the log says so
-                self._host.submit(ev.Submitted(record), RECORD_S)
+            now = self._host.node.control.queries.get(name)
+            while known is not None and now is not None and now.since == known.since:  # else it is closed
+                if not is_here or now.placed != known.placed:
+                    raise NodeUnavailable(f"view {name} has moved to another node: read it there")
+                count, said = now.stands.get(group, (0, ""))
+                if said == stands:
+                    return
+                record = NameReaders(name, group, known.since, stands, count + 1, known.placed)
+                with suppress(Dropped):  # what was said before, and not heard of, has come first
+                    self._host.submit(ev.Submitted(record), RECORD_S)
+                    return
+                now = self._host.node.control.queries.get(name)
 
         return wait
 

@@ -130,7 +130,7 @@ class Registered:
     """A registered query. nodes: those that keep slices for it, complete from the first stream batch after this SN
     on. changes: how many there were. placed: the index of the record that brought it to these nodes; come: as in that
     MoveQuery; groups: the named ones of its readers; bound: the changes of its arguments, as AlterQuery has them;
-    stands: where the named readers of a live view stand."""
+    stands: how often it was said where a named reader of a live view stands, and what was said last."""
 
     streams: tuple[str, ...]
     nodes: Mapping[Int64, Sn]
@@ -141,7 +141,7 @@ class Registered:
     come: Int64 | None = None
     groups: tuple[str, ...] = ()
     bound: tuple[str, ...] = ()
-    stands: Mapping[str, str] = field(default_factory=dict)
+    stands: Mapping[str, tuple[Int64, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,10 @@ def is_news(control: Control, record: Record) -> bool:
             query = control.queries.get(name)
             if query is None or since != query.since:
                 return False
-            return stands != query.stands.get(group) if stands else group not in query.groups
+            if not stands:
+                return group not in query.groups
+            count, said = query.stands.get(group, (0, ""))
+            return record.placed == query.placed and record.number == count + 1 and stands != said
         case AlterQuery(query=name, streams=streams, number=number, since=since):
             query = control.queries.get(name)
             is_it = query is not None and since in (None, query.since)
@@ -592,7 +595,7 @@ def _with(control: Control, record: Record) -> Control:
         case NameReaders(query=name, group=group):
             query = control.queries[name]
             if record.stands:
-                query = replace(query, stands={**query.stands, group: record.stands})
+                query = replace(query, stands={**query.stands, group: (record.number, record.stands)})
             else:
                 query = replace(query, groups=(*query.groups, group))
             return replace(control, queries={**control.queries, name: query})

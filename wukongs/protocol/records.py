@@ -237,12 +237,16 @@ class MoveQuery(Tagged, frozen=True):
 class NameReaders(Tagged, frozen=True):
     """A group of readers of a query has a name, by which its node, and each that comes after it, keeps its windows.
     since: the SN of the registration. stands: of a live view, where they stand, as JSON; it takes the place of what was
-    said before."""
+    said before. number: of what is said so of the group, from 1, so that a late repetition does not take them back;
+    placed: the index of the record that brought the view to the node that says it, so that it says nothing once the
+    view goes on at another one."""
 
     query: str
     group: str
     since: tuple[Int64, Int64]
     stands: str = ""
+    number: Int64 = 0
+    placed: Int64 = 0
 
 
 class AlterQuery(Tagged, frozen=True):

@@ -411,15 +411,18 @@ def test_arguments_and_readers_of_a_view_are_said_by_records_of_their_own() -> N
     assert not said(AlterQuery("v", (), "", 1, since, "bound at the same time"))
     assert not said(AlterQuery("v", (), "", 2, since)), "it says nothing"
     assert said(AlterQuery("v", (), "", 2, since, "more"))
-    assert said(NameReaders("v", "g", since, "at 3"))
-    assert not said(NameReaders("v", "g", since, "at 3"))
-    assert said(NameReaders("v", "g", since, "at 4"))
+    placed = control.queries["v"].placed
+    assert said(NameReaders("v", "g", since, "at 3", 1, placed))
+    assert not said(NameReaders("v", "g", since, "at 3", 2, placed)), "it is said already"
+    assert said(NameReaders("v", "g", since, "at 4", 2, placed))
+    assert not said(NameReaders("v", "g", since, "at 3", 1, placed)), "a late repetition takes nothing back"
+    assert not said(NameReaders("v", "g", since, "at 5", 3, placed + 1)), "another node has the view"
     assert said(AlterQuery("v", (), "a paused view", 3, since))
     found = control.queries["v"]
     assert (found.payload, found.bound, found.stands, found.groups) == (
         "a paused view",
         ("bound", "more"),
-        {"g": "at 4"},
+        {"g": (2, "at 4")},
         (),
     )
     assert said(AlterQuery("v", (), "a paused view", 4, since, "all"))
