@@ -540,7 +540,7 @@ class NodeRecords:
                 if self._me in nodes:
                     self._register(name, found, is_new=is_new, lost=place if place.lacks_ms is not None else None)
                 else:
-                    self._stop(name, found)
+                    self._stop(name, found, is_moved=True)
             finally:
                 self._has_come_here(name, found, place)
 
@@ -667,12 +667,12 @@ class NodeRecords:
 
         return drop
 
-    def _stop(self, name: str, registered: RecordedQuery | None) -> None:
+    def _stop(self, name: str, registered: RecordedQuery | None, *, is_moved: bool = False) -> None:
         if registered is None:
             return
         self._noted_views.pop(name, None)
         if (view := self._views.get(name)) is not None:
-            view.leave()
+            view.leave(is_moved=is_moved)
         query = self._joined.get(name)
         if query is not None:
             query.end()

@@ -42,6 +42,8 @@ from wukongs.errors import CompactedError, DataError, NodeUnavailable, SettingsE
 from wukongs.incremental.versions import Evaluation
 from wukongs.incremental.view import View
 from wukongs.live.reading import ids_of, terms_of
+from wukongs.protocol.events import Submitted
+from wukongs.protocol.records import MoveQuery
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
 from wukongs.query.execution.argument_rows import BoundQuery
@@ -581,6 +583,28 @@ def test_named_readers_go_on_where_they_were_when_a_view_moves(arguments: list[d
         assert view.stats()["resets_for_lag"] == 0
         view.close()
         until(lambda: not any(node.store._stands for node in nodes[:2]))
+
+
+def test_a_view_that_moves_hands_out_nothing_more_where_it_was() -> None:
+    """What it has not handed out by then comes from the other node: else its readers had reports of which the log says
+    nothing, and the next one would lead across what they have kept."""
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        view, kept = nodes[2].engine.register(HOPS, snapshot=False), Sum()
+        for number, pairs in enumerate((["ab", "bc"], ["cd"], ["de"], ["ef"])):
+            if number < 2:
+                for report in view.results(0.0, group="g"):
+                    kept.take(report)
+            nodes[0].engine.update(edges(*pairs))
+            nodes[0].engine.settle(WAIT_S)
+        nodes[1].host.submit(Submitted(MoveQuery("v", (0,), (2,))), WAIT_S)
+        until(lambda: view.is_closed and nodes[0].store.query("v") is not None)
+        assert list(view.results(0.0, group="g")) == []
+        [moved] = [one for one in nodes[0].engine.queries() if one.name == "v"]
+        resets = kept.resets
+        for report in moved.results(0.2, group="g"):
+            if report.snapshot > kept.sn:  # the reader skips what it has
+                kept.take(report)
+        assert (kept.resets, kept.rows) == (resets, Counter(rows_of(moved.content())))
 
 
 @pytest.mark.slow

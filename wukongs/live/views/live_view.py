@@ -466,9 +466,12 @@ class LiveView(FollowingView):
                     self.made.end()
                     self.made.producer = None
 
-    def leave(self) -> None:
-        """End here, as a record of the log of a cluster says. Called with the engine's lock held."""
+    def leave(self, *, is_moved: bool) -> None:
+        """End here, as a record of the log of a cluster says. is_moved: it goes on at another node. Called with the
+        engine's lock held."""
         self._forget(self)
+        if is_moved:
+            self.log.leave()
         self.end()
 
     def end(self) -> None:

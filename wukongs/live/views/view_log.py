@@ -130,6 +130,8 @@ class ViewLog:
         self._waiting_count = 0
         """Readers that wait for progress."""
         self.is_closed = False
+        self.has_left = False
+        """Its view goes on at another node, and its readers there."""
         self.is_paused = False
         """The view holds no snapshot: a reset has to wait."""
         self.size_bytes = 0
@@ -214,6 +216,13 @@ class ViewLog:
             self.is_closed = True
             self.budget.leave(self)
             self._wake()
+
+    def leave(self) -> None:
+        """Note that the view goes on at another node: what is not read yet comes there."""
+        with self.changed:
+            self.has_left = True
+            self._grow(-self.size_bytes)
+            self._reports = []
 
     # --- memory: Holder of UnreadBudget -------------------------------------------------------------------------------
 

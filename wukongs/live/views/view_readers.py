@@ -173,13 +173,15 @@ class ViewReaders:
                     return None
                 raise
             after = logged.after
-        self._note_handed(cursor, logged.sn)
-        return self._view.rendered(logged, after)
+        return self._view.rendered(logged, after) if self._note_handed(cursor, logged.sn) else None
 
-    def _note_handed(self, cursor: ViewCursor, end: Position) -> None:
-        """Have the log of the data folder say what a reader is about to get. Raises StorageError."""
-        if self._journal is None or self._view.is_closed or not cursor.name:
-            return
+    def _note_handed(self, cursor: ViewCursor, end: Position) -> bool:
+        """Have the log of the data folder, or of the cluster, say what a reader is about to get. Return False if it is
+        not to get it here. Raises StorageError, NodeUnavailable."""
+        if self._view.is_closed:
+            return not self.log.has_left
+        if self._journal is None or not cursor.name:
+            return True
         try:
             self._journal.hand_out(self._view.of, self.log, cursor, end)
         except BaseException:
@@ -187,3 +189,4 @@ class ViewReaders:
                 if cursor.is_beginning:
                     cursor.begin_again()
             raise
+        return True
