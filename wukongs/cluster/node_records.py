@@ -532,7 +532,7 @@ class NodeRecords:
             place = self._come_later(name, found, partial(_coming, name, found, is_new, come))
 
         def run() -> None:
-            self.homes[name] = found, tuple(nodes)
+            self._show_home(name, found, tuple(nodes))
             state = self._core.streams.get(name)
             if state is not None and state.is_made and self._injector.made.get(name) is None:
                 self._injector.made.add(state)
@@ -546,6 +546,14 @@ class NodeRecords:
 
         is_home = partial(self._is_home_of, found.streams, place.needs_ms)
         return run, is_home if self._me in nodes else _ready
+
+    def _show_home(self, name: str, found: RecordedQuery, nodes: tuple[int, ...]) -> None:
+        """Note what a query is by a record that is exposed now. Its readers may have got further since the record
+        came."""
+        known = self._registered.get(name)
+        if known is not None and known.index == found.index:
+            found = replace(found, groups=known.groups, stands=known.stands)
+        self.homes[name] = found, nodes
 
     def _is_home_of(self, streams: Collection[str], needs_ms: int | None = None) -> bool:
         """Begin to keep whole slices of some streams; tell whether those that are exposed are here. needs_ms: they are
@@ -641,7 +649,7 @@ class NodeRecords:
         def run() -> None:
             before, nodes = self.homes.get(name, (found, ()))
             if nodes:
-                self.homes[name] = found, nodes
+                self._show_home(name, found, nodes)
             if self._me in nodes:
                 try:
                     query = self._joined.get(name)
@@ -732,7 +740,7 @@ class NodeRecords:
         """Bind or unbind what the last change of a view's arguments says, at the node where it stands."""
         _, nodes = self.homes.get(name, (found, ()))
         if nodes:
-            self.homes[name] = found, nodes
+            self._show_home(name, found, nodes)
         view, change = self._views.get(name), change_of(found.bound[-1])
         if view is not None and change is not None:
             view.take_arguments(*change)

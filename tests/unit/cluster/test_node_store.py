@@ -24,10 +24,11 @@ from wukongs.errors import CompactedError, GapError
 from wukongs.live.declarations import stream_options
 from wukongs.live.pieces import Close
 from wukongs.live.query_source import QuerySource
+from wukongs.live.views.options import ViewOptions
 from wukongs.protocol import events as ev
 from wukongs.protocol.actions import SealBatch
 from wukongs.protocol.progress import HeldAnywhere
-from wukongs.protocol.records import BeginStream, Change, DeclareStream, MoveQuery, Sn
+from wukongs.protocol.records import AlterQuery, BeginStream, Change, DeclareStream, MoveQuery, NameReaders, Sn
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.sharding import ShardMap
@@ -424,4 +425,23 @@ def test_what_readers_have_is_not_known_before_their_query_runs_again() -> None:
     store.start()
     store.expose(Sn(tick, 0), {})
     until(lambda: store.held().delivered == tick)  # its stream is gone, so there is nothing more to come of it
+    store.close()
+
+
+def test_a_record_that_is_exposed_does_not_take_its_readers_back() -> None:
+    """A reader may have got further between the record of a change of its query and what this changes."""
+    store, tick = NodeStore(Settings(), 0, ShardMap.even(2)), 2000 + LIVE_MS
+    text = "REGISTER QUERY v AS SELECT ?s WHERE { ?s ?p ?a }"
+    found = RecordedQuery(1, (), Registration(QuerySource(text), None, view=ViewOptions()).payload())
+    store.exposure.show(tick)
+    store.records.restore(Sn(tick, 0), {}, {}, {"v": (found, (1,))})
+    store.start()
+    changes = [AlterQuery("v", (), "", 1, bound='["bind", "a table", ""]'), AlterQuery("v", (), "paused", 2)]
+    with store.core.lock:
+        for number, change in enumerate(changes, 1):
+            store.records.apply(2 * number, change, Sn(tick, number))
+            store.records.apply(2 * number + 1, NameReaders("v", "g", (0, 0), f"at {number}"), None)
+    store.expose(Sn(tick, len(changes)), {})
+    until(lambda: store.records.homes["v"][0].payload == "paused")
+    assert store.records.homes["v"][0].stands == {"g": "at 2"}
     store.close()
