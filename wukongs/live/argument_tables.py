@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -28,6 +28,8 @@ Arguments: TypeAlias = "pyarrow.Table | Sequence[Mapping[str, Any]]"
 dictionary from variables to terms for each: N-Triples strings, Python values, terms of rdflib or pyoxigraph."""
 
 SCOPE = b"bindings"
+NUMBERS_END = 1 << 59
+"""The numbers of arguments lie below: their ids are those of integers (store/term_ids.py)."""
 
 
 def filled_table(arguments: Arguments, what: str) -> pyarrow.Table:
@@ -92,10 +94,21 @@ def told_arguments(arguments: Any, call: str) -> dict[str, Any]:
     is_rows = call == "bind" or is_table(arguments) or any(isinstance(one, Mapping) for one in rows)
     if is_rows and (rows or not isinstance(arguments, Sequence)):
         return {"table": table_text(argument_table(arguments, call))}
-    numbers = np.atleast_1d(np.asarray(rows if isinstance(arguments, Sequence) else arguments))
+    return {"numbers": argument_numbers(arguments).tolist()}
+
+
+def argument_numbers(arguments: Any) -> Int64Array:
+    """Return the numbers of arguments that are to be unbound. Raises SettingsError (something else), DataError (no
+    argument has such a number)."""
+    try:
+        numbers = np.atleast_1d(np.asarray([*arguments] if isinstance(arguments, Collection) else arguments))
+    except ValueError:  # lists of different lengths
+        numbers = np.empty((0, 0))
     if numbers.ndim > 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
-        raise SettingsError(f"unbind: expected numbers of arguments, or a table as for bind, found {arguments!r}")
-    return {"numbers": [int(one) for one in numbers]}
+        raise SettingsError(f"unbind: expected numbers of arguments, or a table as for bind, found {arguments!r:.200}")
+    if (lacking := numbers[(numbers < 0) | (numbers >= NUMBERS_END)]).size:
+        raise DataError(f"unbind: no argument has the number {lacking[0]}")
+    return numbers.astype(np.int64)
 
 
 def given_arguments(told: Mapping[str, Any], call: str) -> Any:

@@ -114,6 +114,8 @@ def test_numbers_may_be_any_collection_of_integers(engine: wukongs.Engine, numbe
         ([-1], "no argument has the number -1"),
         ("01", "expected numbers of arguments, or a table"),
         ([True], "expected numbers of arguments, or a table"),
+        ([[0, 1], [0]], "expected numbers of arguments, or a table"),
+        ([1 << 62], "no argument has the number 4611686018427387904"),
         ([{"y": "<http://ex/a>"}], "registered with the columns 'x', found 'y'"),
         ([{"x": None}], "row 0, column 'x': a value is missing"),
     ],
@@ -378,3 +380,14 @@ def test_threads_bind_and_unbind_beside_updates(engine: wukongs.Engine) -> None:
     total = Counter({row: weight for row, weight in total.items() if weight})
     assert total == Counter(rows(view.content()))
     assert sorted(Counter(row[1] for row in total).values()) == [2, 20]
+
+
+def test_what_a_log_says_is_unbound_whatever_the_limits_are() -> None:
+    """They bound what is asked; a node of a cluster with other limits has to do what the log says."""
+    with wukongs.Engine(settings=wukongs.Settings(rows_max=1)) as engine:
+        view = register(engine, PAIRS, "a", "b", "c")
+        with pytest.raises(wukongs.BudgetExceeded):
+            view.unbind([0, 1, 2])
+        with engine._core.lock:
+            view.take_arguments("unbind", [0, 1, 2])
+        assert view.stats()["arguments"] == 0

@@ -19,7 +19,7 @@ from wukongs.incremental.lifted import Lifted, reserved_ids
 from wukongs.incremental.versions import Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import Arguments as Table
-from wukongs.live.argument_tables import argument_table, known_ids, text_table
+from wukongs.live.argument_tables import argument_numbers, argument_table, known_ids, text_table
 from wukongs.live.core import Core
 from wukongs.live.query_group import bindings_table
 from wukongs.live.reading import ids_of, terms_of
@@ -107,11 +107,12 @@ class ViewArguments:
         return versions
 
     def take(self, what: str, arguments: Any) -> None:
-        """Take a change that a log has: what is bound (a table as text) or unbound (numbers)."""
+        """Take a change that a log has: what is bound (a table as text) or unbound (numbers). It has no limits: what is
+        in the log holds."""
         if what == "bind":
             self.bind(self.rows(text_table(arguments, "bindings")))
         else:
-            self.unbind(self.unbinding(self._numbers(arguments)))
+            self.unbind(self.unbinding(self._numbers(arguments), Limits()))
 
     def put_query(self, query: Query) -> None:
         """Ask another query for each argument. query: checked by check_arguments."""
@@ -151,13 +152,14 @@ class ViewArguments:
         """Unbind arguments; return their numbers. chosen: as `unbinding` returns them."""
         return np.sort(self._put(ZSet.of(chosen, -1)))
 
-    def unbinding(self, wanted: BindingTable) -> BindingTable:
+    def unbinding(self, wanted: BindingTable, limits: Limits | None = None) -> BindingTable:
         """Return the arguments that are to be unbound. wanted: numbers, or rows of terms, each of which is the oldest
-        equal one. Raises DataError for one that is not bound."""
+        equal one; limits: None: those of queries. Raises DataError for one that is not bound, QueryTimeout,
+        BudgetExceeded."""
         places, firsts = numbered(wanted.columns, wanted.length)
         counts = np.bincount(places, minlength=len(firsts))
         asked = wanted.take(firsts)
-        found = self._found(asked)
+        found = self._found(asked, limits or limits_of(self._core.settings, None))
         both = tables.union(asked, tables.project(found, wanted.variables))
         codes = numbered(both.columns, both.length)[0]
         rows_asked = np.empty(asked.length, np.int64)
@@ -185,14 +187,11 @@ class ViewArguments:
         return None
 
     def _numbers(self, numbers: Numbers) -> BindingTable:
-        found = np.atleast_1d(np.asarray([*numbers] if isinstance(numbers, Collection) else numbers))
-        if found.ndim > 1 or (len(found) and found.dtype.kind not in "iu"):
-            raise SettingsError(f"unbind: expected numbers of arguments, or a table as for bind, found {numbers!r}")
-        return BindingTable((NUMBER,), (integer_ids(found.astype(np.int64)),), len(found))
+        found = argument_numbers(numbers)
+        return BindingTable((NUMBER,), (integer_ids(found),), len(found))
 
-    def _found(self, asked: BindingTable) -> BindingTable:
+    def _found(self, asked: BindingTable, limits: Limits) -> BindingTable:
         """Return the arguments that are bound and have some numbers or terms."""
-        limits = limits_of(self._core.settings, None)
         evaluation = Evaluation(DatasetClause(), self.ids(), terms_of(self._core), limits)
         with within(limits):
             return evaluation.explored(self.lifted.arguments, asked, self.newest.over(EMPTY))
