@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.csparql.algebra import Output
-from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.errors import DataError, NodeUnavailable, OutcomeUnknown, StreamError
 from wukongs.live.argument_tables import Arguments, given_arguments, told_arguments
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.core import QueryLog
@@ -125,7 +125,7 @@ class DistantQuery:
                 time.sleep(0.01)
 
     def bind(self, arguments: Arguments) -> Int64Array:
-        """See LiveView.bind. Raises StreamError, too (a query with windows)."""
+        """See LiveView.bind. Raises StreamError (a query with windows) and OutcomeUnknown (no answer), too."""
         return self._change_arguments("bind", arguments)
 
     def unbind(self, arguments: Arguments | Sequence[int] | Int64Array) -> Int64Array:
@@ -135,7 +135,13 @@ class DistantQuery:
     def _change_arguments(self, method: str, arguments: Any) -> Int64Array:
         if not self.is_view:
             raise StreamError(f"{method}: query {self.name} has windows: register it anew with other bindings")
-        return np.array(self._call(method, **told_arguments(arguments, method)), np.int64)
+        told = told_arguments(arguments, method)
+        try:
+            return np.array(self._call(method, **told), np.int64)
+        except OutcomeUnknown:
+            raise
+        except NodeUnavailable as error:
+            raise OutcomeUnknown(f"{method}: {error}. It may still be done") from error
 
     def close(self) -> None:
         if not self.is_closed:

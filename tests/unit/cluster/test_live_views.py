@@ -32,13 +32,23 @@ from tests.unit.incremental.queries import (
 from tests.unit.incremental.test_arguments_follow import TERMS
 from wukongs.cluster.boot import EVENT_TIMES, LEASES
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.distant_query import OF_QUERY
 from wukongs.cluster.node_store import HELD_ENTRIES_MAX
 from wukongs.cluster.reads.requests import CHANGED, RUN, TEXTS
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import XSD, Variable
-from wukongs.errors import CompactedError, DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.errors import (
+    CompactedError,
+    DataError,
+    NodeUnavailable,
+    OutcomeUnknown,
+    SettingsError,
+    StreamError,
+    UnsupportedFeatureError,
+    WukongsError,
+)
 from wukongs.incremental.versions import Evaluation
 from wukongs.incremental.view import View
 from wukongs.live.reading import ids_of, terms_of
@@ -527,6 +537,34 @@ def test_arguments_that_are_bound_at_one_time_have_numbers_of_their_own(node: in
         assert sorted(number for numbers in found for number in numbers) == list(range(1, 17))
         nodes[0].engine.settle(WAIT_S)
         assert len(view.content()) == 9
+
+
+def test_arguments_whose_answer_is_lost_may_be_bound() -> None:
+    with wired(2) as wires:
+        view = wires.nodes[0].engine.register(HOPS, bindings=given("a"))
+        [beside] = wires.nodes[1].engine.queries()
+        wires.lose(OF_QUERY, 0, is_done=True, count=1)
+        with pytest.raises(OutcomeUnknown, match=r"bind: node 0: the connection was lost\. It may still be done"):
+            beside.bind(given("b"))
+        assert view.stats()["arguments"] == 2
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_another_text_of_a_view_is_checked_at_each_node(node: int) -> None:
+    with wired(2) as wires:
+        wires.nodes[0].engine.stream(f"{EX}s", batch_ms=1000)
+        view = wires.nodes[0].engine.register(HOPS, bindings=given("a"))
+        [called] = wires.nodes[node].engine.queries()
+        for stream in ("s", "t"):
+            window = f"FROM STREAM <{EX}{stream}> [RANGE 1s STEP 1s] WHERE"
+            with pytest.raises(StreamError, match="view v: the other text has a window"):
+                called.replace(HOPS.replace("WHERE", window))
+        with pytest.raises(UnsupportedFeatureError, match="RAND"):
+            called.replace(HOPS.replace("}", "FILTER(RAND() < 1) }"))
+        with pytest.raises(SettingsError, match="'a' is no variable"):
+            called.replace(HOPS.replace("?a", "?d"))
+        assert view.source.text == HOPS
+        assert wires.nodes[1].host.node.control.queries["v"].changes == 0
 
 
 @pytest.mark.slow
