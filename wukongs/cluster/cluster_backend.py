@@ -62,6 +62,7 @@ from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
 from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.views.logged_arguments import LoggedArguments, are_many
+from wukongs.live.views.options import check_view
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
@@ -412,6 +413,9 @@ class ClusterBackend:
             query = before._replace(source=source).parsed()
             check_name(query, name)
             if before.view is not None:
+                if query.dataset.windows:
+                    raise StreamError(f"view {name}: the other text has a window: close the view, and register it")
+                check_view(query, source, before.view)
                 _check_view_here(query, before.view)
                 self._claims.settle_texts([term.text for term in constants_of(query)])
                 return before._replace(source=source), query
