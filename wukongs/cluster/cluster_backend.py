@@ -520,18 +520,18 @@ class ClusterBackend:
     def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
         known = self._host.node.control.queries.get(name)
         is_here = known is not None and self._host.me.node in known.nodes
+        if known is not None and is_here:
+            self._host.post(ev.Submitted(_standing(name, known, group, stands)))
 
         def wait() -> None:
             now = self._host.node.control.queries.get(name)
             while known is not None and now is not None and now.since == known.since:  # else it is closed
                 if not is_here or now.placed != known.placed:
                     raise NodeUnavailable(f"view {name} has moved to another node: read it there")
-                count, said = now.stands.get(group, (0, ""))
-                if said == stands:
+                if group in now.stands and now.stands[group][1] == stands:
                     return
-                record = NameReaders(name, group, known.since, stands, count + 1, known.placed)
                 with suppress(Dropped):  # what was said before, and not heard of, has come first
-                    self._host.submit(ev.Submitted(record), RECORD_S)
+                    self._host.submit(ev.Submitted(_standing(name, now, group, stands)), RECORD_S)
                     return
                 now = self._host.node.control.queries.get(name)
 
@@ -730,6 +730,12 @@ def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool, View
     registration = read_registration(registered.payload, name)
     is_stream = registration.view is None and makes_stream(registration.parsed())
     return registration.alone, is_stream, registration.view
+
+
+def _standing(name: str, view: Registered, group: str, stands: str) -> NameReaders:
+    """Return the record that says next where a named reader of a live view stands."""
+    count, _ = view.stands.get(group, (0, ""))
+    return NameReaders(name, group, view.since, stands, count + 1, view.placed)
 
 
 def _check_view_here(query: Query, options: ViewOptions) -> None:

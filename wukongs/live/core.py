@@ -88,8 +88,8 @@ class QueryLog(Protocol):
         """Note that a query has a group of readers, wherever it runs later. Called with the lock held; nobody waits."""
 
     def note_reader(self, name: str, group: str, stands: str) -> Callable[[], None]:
-        """Note where a named reader of a live view stands. Return what waits until the log has it. Called with the lock
-        held, the other without."""
+        """Note where a named reader of a live view stands, though nobody waits. Return what waits until the log has it.
+        Called with the lock held, the other without."""
 
     def inference(self) -> Inference:
         """Return what explains triples by the rules of the log. Called without the lock."""
