@@ -625,6 +625,23 @@ def test_named_readers_go_on_where_they_were_when_a_view_moves(arguments: list[d
         until(lambda: not any(node.store._stands for node in nodes[:2]))
 
 
+def test_a_paused_view_holds_nothing_for_its_readers() -> None:
+    with wired(2) as wires:
+        node = wires.nodes[0]
+        view = node.engine.register(HOPS, snapshot=False)
+        assert list(view.results(0.0, group="g")) == []
+        node.engine.update(edges("ab", "bc"))
+        node.engine.settle(WAIT_S)
+        until(lambda: all(one.store._stands for one in wires.nodes))
+        view.pause()
+        assert len(list(view.results(0.0, group="g"))) == 1
+        assert node.store.views.stands() == []
+        until(lambda: not any(one.store._stands for one in wires.nodes))
+        view.resume()
+        [report] = view.results(0.0, group="g")
+        assert report.is_reset
+
+
 def test_a_view_that_moves_hands_out_nothing_more_where_it_was() -> None:
     """What it has not handed out by then comes from the other node: else its readers had reports of which the log says
     nothing, and the next one would lead across what they have kept."""

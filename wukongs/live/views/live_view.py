@@ -392,6 +392,7 @@ class LiveView(FollowingView):
                 self._lay_out(self.query)
                 self._give_back()
                 self.is_paused = self.log.is_paused = True
+                self.view_readers.release()
 
     def _written_given(self) -> dict[str, Any] | None:
         return None if self.given is None else self.given.written()

@@ -37,7 +37,8 @@ class NamedReaders:
             view = self._views(of)
             for name, written in each["cursors"].items():
                 if view is not None and query_log is not None and is_named(name):
-                    self._hold((of, name), written)
+                    if not view.is_paused:
+                        self._hold((of, name), written)
                     waits.append(query_log.note_reader(view.name, name, stand_text(view.source, written)))
 
         def wait() -> None:
@@ -63,7 +64,7 @@ class NamedReaders:
                 self._forget(reader)
 
     def forget(self, of: int) -> None:
-        """Forget the readers of a view that does not stand here any more."""
+        """Forget the readers of a view that is paused, or does not stand here any more."""
         for reader in [one for one in self._held if one[0] == of]:
             self._forget(reader)
 

@@ -92,7 +92,7 @@ class Views:
         self._snapshots = Snapshots(core)
         self._named = NamedReaders(core, self._snapshots, self._of_record)
         self._journal = None if folder is None else ViewJournal(core, partial(_logged, core, folder))
-        self._readers = ViewJournal(core, self._named.log) if is_of_cluster else self._journal
+        self._readers = ViewJournal(core, self._named.log, self._named.forget) if is_of_cluster else self._journal
         self._quiet = QuietViews[LiveView](core, self._snapshots)
         self._changes: dict[tuple[int, int], Callable[[], Change | None]] = {}
         """Those of one round, by their SNs. Used by the thread."""
@@ -382,7 +382,6 @@ class Views:
         if self._views.get(view.name) is view:
             view.awake()
             del self._views[view.name], self._quiet.awake[view]
-            self._named.forget(view.of)
             if self._readers is not None:
                 self._readers.forget(view.of)
             if not self._views:

@@ -22,9 +22,10 @@ Log = Callable[[dict[int, Any]], Callable[[], object]]
 class ViewJournal:
     """One for all views of an engine. Views are named by the record that registered them, `of`."""
 
-    def __init__(self, core: Core, log: Log) -> None:
-        """log: logs positions; returns what waits until they are there. Called with the engine's lock held."""
-        self._core, self._log = core, log
+    def __init__(self, core: Core, log: Log, release: Callable[[int], object] = lambda _: None) -> None:
+        """log: logs positions; returns what waits until they are there. release: gives back what the positions of a
+        view hold. Called with the engine's lock held."""
+        self._core, self._log, self.release = core, log, release
         self._moved: dict[tuple[int, str], tuple[ViewLog, ViewCursor]] = {}
         self._lock = threading.Lock()
 
@@ -57,7 +58,8 @@ class ViewJournal:
         return news
 
     def forget(self, of: int) -> None:
-        """Forget a view that is closed."""
+        """Forget a view that is closed. Called with the engine's lock held."""
+        self.release(of)
         with self._lock:
             self._moved = {key: moved for key, moved in self._moved.items() if key[0] != of}
 

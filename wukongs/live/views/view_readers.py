@@ -60,6 +60,11 @@ class ViewReaders:
             self._cursors[OWN] = self.log.cursor(OWN, needs_reset=True)
         self.log.restore(reports, self._cursors.values())
 
+    def release(self) -> None:
+        """Give back what the positions of readers hold: all begin with a reset. Called with the engine's lock held."""
+        if self._journal is not None:
+            self._journal.release(self._view.of)
+
     def results(self, timeout_s: float | None, group: str | None, *, progress: bool) -> Iterator[ViewReport]:
         """See LiveView.results."""
         check_seconds(timeout_s)
