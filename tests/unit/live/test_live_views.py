@@ -14,6 +14,7 @@ import wukongs
 from tests.live_views import EX, FIRST, PAIRS, Row, joining, read, register, rows, update
 from wukongs.incremental import cuts
 from wukongs.live.views import following_view, live_view
+from wukongs.query.execution import argument_rows
 from wukongs.store import trace
 
 
@@ -329,6 +330,15 @@ def test_an_engine_whose_views_cannot_go_on_has_failed(engine: wukongs.Engine, m
         change()
     with pytest.raises(wukongs.WukongsError, match="the engine has stopped"):
         list(view.results())
+
+
+def test_without_arguments_nothing_is_looked_for(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(argument_rows, "_work", lambda plan, rows: -rows)  # patterns first, then the arguments
+    view = register(engine, "SELECT ?y WHERE { ?x :p ?y }", bindings=[{"x": "<http://ex/a>"}])
+    assert len(view.content()) == 1
+    view.unbind([0])
+    engine.settle(30)
+    assert list(view.content()) == []
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
