@@ -72,8 +72,7 @@ def without(kind: str, method: str, found: Callable[..., Any]) -> Callable[[pyte
 
 def partners_never_change(patch: pytest.MonkeyPatch) -> None:
     def change(self: Any, change: Change) -> ZSet:
-        left, right = self.children
-        of_left, _ = left.change(change), right.change(change)
+        of_left, *_ = [child.change(change) for child in self.children]
         found: ZSet = self._at(of_left, change, Side.AFTER)
         return found.consolidated()
 
