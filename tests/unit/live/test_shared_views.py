@@ -149,6 +149,26 @@ def test_views_that_come_and_go_are_bound_and_unbound(engine: wukongs.Engine) ->
     assert late.stats()["errors"] == 0
 
 
+@pytest.mark.parametrize("word", ["OPTIONAL", "MINUS"])
+def test_what_is_kept_for_all_constants_is_there_for_a_view_that_comes_later(engine: wukongs.Engine, word: str) -> None:
+    counts = "{ SELECT ?x (COUNT(?y) AS ?n) { ?x :r ?y } GROUP BY ?x }"
+    text = f"?x ?n {{ :n% :p ?x {word} {{ ?x :q :n& {counts} }} }}"
+    engine.update(EX + "INSERT DATA { :n1 :p :a, :b . :a :r 1, 2 . :b :r 1 }")
+    many(engine, text.replace("&", "2"))
+    for change in ("INSERT DATA { :n3 :p :a . :a :q :n2 }", "INSERT DATA { :b :q :n7 }"):  # :n7 is of no view yet
+        engine.update(EX + change)
+        engine.settle(30)
+    text = text.replace("%", "1").replace("&", "7")
+    late, content = register(engine, "late", text), Counter[Any]()
+    engine.settle(30)
+    assert late.explain().startswith("one of 9")
+    for change in ("INSERT DATA { :b :r 2 }", "INSERT DATA { :a :q :n7 }", "DELETE DATA { :b :q :n7 }"):
+        sum_of(late, content)
+        engine.update(EX + change)
+        engine.settle(30)
+        assert sum_of(late, content) == Counter(engine.query(f"{EX}SELECT {text}").texts()), change
+
+
 def test_a_view_that_leaves_during_a_move_gets_nothing_of_it(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from wukongs.csparql.terms import Term
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
-from wukongs.incremental.interests import Key
+from wukongs.incremental.interests import Interests, Key
 from wukongs.incremental.lifted import Lifted, reserved_ids
 from wukongs.incremental.lookups import keeps_any
 from wukongs.incremental.versions import Change, Evaluation
@@ -90,12 +90,14 @@ class SharedViews(Generic[V]):
     shape: theirs.
     is_shared: they move together; else each by itself, being few, or having no rule that serves all of them.
     members: the views, with their numbers; None: of one that has come since the last change.
+    keys: of what they have to take, whichever of them it concerns: parts that are kept for all constants read it.
     left: numbers of views that have left since the last change, with the keys of what concerns them: as long as they
     are bound, the operators have to take what concerns them, too."""
 
     def __init__(self, core: Core, shape: Shape) -> None:
         self._core, self.shape = core, shape
         self.members: dict[V, int | None] = {}
+        self.keys: tuple[Key, ...] = ()
         self.left: dict[int, tuple[Key, ...]] = {}
         self._new: dict[V, None] = {}
         """Members without a number."""
@@ -130,7 +132,7 @@ class SharedViews(Generic[V]):
             return [keys]
         if self.members:
             return []
-        gone = [*self.left.values(), *([keys] if number is None else [])]
+        gone = [self.keys, *self.left.values(), *([keys] if number is None else [])]
         self.is_shared, self.left = False, {}
         return gone
 
@@ -153,6 +155,7 @@ class SharedViews(Generic[V]):
         self._bound = ZSet.empty(self._arguments.variables)
         """The change of the arguments that the next move takes first."""
         self._make_view()
+        self.keys = tuple(dict.fromkeys(Interests(tuple(self._lifted.free), self._view.evaluation).keys()))
 
     def _make_view(self) -> None:
         core, query = self._core, self._lifted.query
