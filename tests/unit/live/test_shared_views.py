@@ -169,6 +169,22 @@ def test_what_is_kept_for_all_constants_is_there_for_a_view_that_comes_later(eng
         assert sum_of(late, content) == Counter(engine.query(f"{EX}SELECT {text}").texts()), change
 
 
+@pytest.mark.parametrize("word", ["", "DISTINCT "])
+def test_computed_terms_that_no_view_needs_are_forgotten(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(shared_views, "COMPUTED_MIN", 10)
+    views = many(engine, word + '?v { :n% :p ?x BIND(CONCAT("of ", STR(?x)) AS ?v) }')
+    counts = list[int]()
+    for step in range(40):
+        was, now = (f":n3 :p :x{one}, :y{one}" for one in (step - 1, step))
+        engine.update(f"{EX}DELETE DATA {{ {was} }} ; INSERT DATA {{ {now} }}")
+        engine.settle(30)
+        counts.append(views[3].shared._view.evaluation.terms.computed_count)
+    assert max(counts) <= 20, counts
+    assert sum_of(views[3], Counter()).total() == 2
+
+
 def test_a_view_that_leaves_during_a_move_gets_nothing_of_it(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

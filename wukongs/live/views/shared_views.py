@@ -105,7 +105,6 @@ class SharedViews(Generic[V]):
         self._apart_until_s = 0.0
         """They could not be moved together, and do not try it again before (time.monotonic())."""
         self._known: dict[Term, int] = {}
-        self._computed_max = COMPUTED_MIN
 
     def add(self, view: V) -> bool:
         """Take one more view; return whether they are to move together from now on."""
@@ -163,6 +162,7 @@ class SharedViews(Generic[V]):
             query.dataset, self._ids(), terms_of(core), Limits(), lifted=self._lifted, paths=core.paths
         )
         self._view, self._is_installed = View(query, evaluation, 0, EMPTY), False
+        self._computed_max = COMPUTED_MIN
         self._keeps = keeps_any(self._view.top)
         """Some operator keeps something; where it is installed, that of all arguments."""
 
@@ -209,7 +209,6 @@ class SharedViews(Generic[V]):
             terms = self._view.evaluation.terms
             if terms.computed_count > self._computed_max:
                 self._make_view()
-                self._computed_max = max(COMPUTED_MIN, 2 * terms.computed_count)
             return Shares(self._views, found, terms, 1e6 * (time.monotonic() - began_s))
         return None
 
@@ -224,6 +223,7 @@ class SharedViews(Generic[V]):
             view.sn, view.stored = before.sn, start
             view.install()
             self._is_installed = True
+            self._computed_max = max(COMPUTED_MIN, 2 * evaluation.terms.computed_count)
         elif self._is_installed and len(self._bound):
             earlier = self._arguments.over(before.stored)
             view.sn, view.stored = before.sn, earlier
