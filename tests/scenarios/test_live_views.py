@@ -13,48 +13,14 @@ import pytest
 
 import wukongs
 from tests.faces import Face
-
-EX = "PREFIX : <http://ex/> "
-PAIRS = "SELECT ?x ?z WHERE { ?x :p ?y . ?y :p ?z }"
-Row = tuple[str | None, ...]
+from tests.live_views import EX, FIRST, PAIRS, Row, read, register, rows, rows_of, update
 
 
 @pytest.fixture
 def engine(face: Face) -> Any:
     found = face.open()
-    found.update(EX + "INSERT DATA { :a :p :b . :b :p :c }")
+    found.update(FIRST)
     return found
-
-
-def register(engine: wukongs.Engine, text: str, head: str = "REGISTER QUERY", **options: Any) -> Any:
-    return engine.register(f"{EX}{head} v AS {text}", **options)
-
-
-def update(engine: wukongs.Engine, text: str) -> int:
-    sn = engine.update(EX + text)
-    engine.settle(30)
-    return sn
-
-
-def rows(report: Any) -> Counter[Row]:
-    texts = report.texts() if report.width else [()] * len(report)
-    found = Counter[Row]()
-    for row, weight in zip(texts, report.weights.tolist(), strict=True):
-        found[tuple(None if cell is None else cell.replace("http://ex/", "") for cell in row)] += weight
-    return found
-
-
-def rows_of(content: Any) -> Counter[Row]:
-    return Counter(tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in content.texts())
-
-
-def joining(*tuples: tuple[str, int]) -> list[tuple[str, str, str, int]]:
-    """Make tuples of subjects and times."""
-    return [(f"<http://ex/{subject}>", "<http://ex/p>", "<http://ex/o>", at_ms) for subject, at_ms in tuples]
-
-
-def read(view: Any, **options: Any) -> list[Any]:
-    return list(view.results(timeout_s=0, **options))
 
 
 def test_a_view_begins_with_its_content_and_follows_with_changes(engine: wukongs.Engine) -> None:

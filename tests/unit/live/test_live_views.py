@@ -11,47 +11,18 @@ from typing import Any
 import pytest
 
 import wukongs
+from tests.live_views import EX, FIRST, PAIRS, Row, joining, read, register, rows, update
 from wukongs.incremental import cuts
 from wukongs.live.views import following_view, live_view
+from wukongs.query.execution import argument_rows
 from wukongs.store import trace
-
-EX = "PREFIX : <http://ex/> "
-PAIRS = "SELECT ?x ?z WHERE { ?x :p ?y . ?y :p ?z }"
-Row = tuple[str | None, ...]
 
 
 @pytest.fixture
 def engine() -> Iterator[wukongs.Engine]:
     with wukongs.Engine() as found:
-        found.update(EX + "INSERT DATA { :a :p :b . :b :p :c }")
+        found.update(FIRST)
         yield found
-
-
-def register(engine: wukongs.Engine, text: str, head: str = "REGISTER QUERY", **options: Any) -> Any:
-    return engine.register(f"{EX}{head} v AS {text}", **options)
-
-
-def update(engine: wukongs.Engine, text: str) -> int:
-    sn = engine.update(EX + text)
-    engine.settle(30)
-    return sn
-
-
-def rows(report: Any) -> Counter[Row]:
-    texts = report.texts() if report.width else [()] * len(report)
-    found = Counter[Row]()
-    for row, weight in zip(texts, report.weights.tolist(), strict=True):
-        found[tuple(None if cell is None else cell.replace("http://ex/", "") for cell in row)] += weight
-    return found
-
-
-def joining(*tuples: tuple[str, int]) -> list[tuple[str, str, str, int]]:
-    """Make tuples of subjects and times."""
-    return [(f"<http://ex/{subject}>", "<http://ex/p>", "<http://ex/o>", at_ms) for subject, at_ms in tuples]
-
-
-def read(view: Any, **options: Any) -> list[Any]:
-    return list(view.results(timeout_s=0, **options))
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -359,6 +330,15 @@ def test_an_engine_whose_views_cannot_go_on_has_failed(engine: wukongs.Engine, m
         change()
     with pytest.raises(wukongs.WukongsError, match="the engine has stopped"):
         list(view.results())
+
+
+def test_without_arguments_nothing_is_looked_for(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(argument_rows, "_work", lambda plan, rows: -rows)  # patterns first, then the arguments
+    view = register(engine, "SELECT ?y WHERE { ?x :p ?y }", bindings=[{"x": "<http://ex/a>"}])
+    assert len(view.content()) == 1
+    view.unbind([0])
+    engine.settle(30)
+    assert list(view.content()) == []
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -226,6 +226,8 @@ class ArgumentRows:
         which the solutions of cores were found.
 
         Raises QueryTimeout, BudgetExceeded."""
+        if not self.length:
+            return Answer((np.empty(0, np.int64),) * (1 + len(self._bound.query.variables)), 0)
         ways = set() if used is None else used
         bound, limits.rows_max = self._bound, min(limits.rows_max * self.length, _ROWS_MAX)
 
