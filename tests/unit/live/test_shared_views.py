@@ -89,6 +89,7 @@ def test_views_of_other_options_and_of_limit_move_by_themselves(engine: wukongs.
         ("?x { :n% :p ?x } ORDER BY ?x LIMIT 2", {}),
         ("?x { :n% :p+ ?x }", {}),
         ("?x { ?x :p ?y }", {}),
+        (f"?x {{ {' UNION '.join(f'{{ :n% :p{number} ?x }}' for number in range(17))} }}", {}),
     ):
         views = many(engine, text, **options)
         assert not any(view.explain().startswith("one of") for view in views), text

@@ -44,6 +44,8 @@ from wukongs.store.term_ids import decimal_parts, integer_ids
 log = logging.getLogger("wukongs")
 ALONE_MAX = 4
 """Up to this many views of a shape move by themselves: a few are quicker by plans with their constants."""
+CONSTANTS_MAX = 16
+"""Views with more constants move by themselves: in a tree of a shape, each part has a plan for each constant of all."""
 COMPUTED_MIN = 1 << 14
 """Computed terms that the views of a shape may have before those that they need no more are forgotten."""
 APART_S = 60.0
@@ -78,9 +80,11 @@ V = TypeVar("V", bound=SharingView)
 
 
 def may_share(shape: Shape) -> bool:
-    """Return whether the rows of a query are those of its shape. LIMIT cuts rows in the order of the names of
-    columns."""
-    return not any(isinstance(part, Slice) for part in parts_of(shape.query.pattern))
+    """Return whether views of a shape may move together. LIMIT cuts rows in the order of the names of columns, which a
+    shape does not have."""
+    return len(shape.constants) <= CONSTANTS_MAX and not any(
+        isinstance(part, Slice) for part in parts_of(shape.query.pattern)
+    )
 
 
 class SharedViews(Generic[V]):
