@@ -35,6 +35,7 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.paths import is_nullable
+from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import (
     certain_variables,
     exists_patterns,
@@ -68,11 +69,14 @@ class Lifted:
 
     query: its solutions have NUMBER and the hidden variables beside their own; NUMBER is its first variable.
     bound: the query with hidden variables in the place of those that arguments give terms for.
-    arguments: the part whose solutions are the arguments."""
+    arguments: the part whose solutions are the arguments.
+    free: parts that were left as they are, with the terms of all arguments and others, and whose content may
+    be kept."""
 
     bound: BoundQuery
     query: Query = field(init=False)
     arguments: Bgp = field(init=False)
+    free: list[Node] = field(default_factory=list)
     _originals: dict[int, tuple[Node, Node]] = field(default_factory=dict)
     _leaves: set[int] = field(default_factory=set)
 
@@ -119,10 +123,10 @@ class Lifted:
                 if not any(needs):
                     is_left = self._is_better(left, right)
                     needs = is_left, not is_left
-                sides = (self._lift(one) if need else one for one, need in zip((left, right), needs, strict=True))
+                sides = (self._side(one, need) for one, need in zip((left, right), needs, strict=True))
                 return Join(*sides)
             case LeftJoin(left=left, right=right) | Minus(left=left, right=right):
-                return replace(node, left=self._lift(left), right=self._lift(right) if self._needs(right) else right)
+                return replace(node, left=self._lift(left), right=self._side(right, self._needs(right)))
             case Union(left=left, right=right):
                 return Union(self._lift(left), self._lift(right))
             case Group(pattern=pattern, keys=keys):
@@ -140,6 +144,13 @@ class Lifted:
                 if not isinstance(node, Values):
                     self._leaves.add(id(lifted))
                 return lifted
+
+    def _side(self, node: Node, needs: bool) -> Node:
+        if needs:
+            return self._lift(node)
+        if FilteredBgp.of(node) is None and not mentioned_variables(node).isdisjoint(self.hidden):
+            self.free.append(node)
+        return node
 
     def _lifted_path(self, node: PathPattern) -> Node | None:
         """Return a path with the number and the terms of an argument; None if it can only be asked for given terms.

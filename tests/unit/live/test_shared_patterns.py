@@ -64,6 +64,37 @@ def test_they_are_explored_once_whatever_stands_above_them(engine: wukongs.Engin
     assert min(shared[1:]) >= 3
 
 
+def test_only_the_windows_that_they_read_tell_them_apart(engine: wukongs.Engine) -> None:
+    """How often other windows of the queries were written says nothing, whichever stands first."""
+    windows = {name: f"FROM NAMED STREAM <{EX}{name}> [RANGE 300ms STEP 100ms]" for name in "stu"}
+    for name in "tu":
+        engine.stream(f"{EX}{name}", batch_ms=100, timing=True)
+
+    def registered(head: str, *names: str) -> Any:
+        others = " ".join(f"OPTIONAL {{ GRAPH :{name} {{ ?x :q ?y }} }}" for name in names if name != "s")
+        where = f"{{ GRAPH :s {{ ?a :p ?b . ?b :p ?c }} {others} }} GROUP BY ?a"
+        froms = " ".join(windows[name] for name in names)
+        text = f"PREFIX : <{EX}> REGISTER QUERY {'_'.join(names)} AS SELECT {head} {froms} WHERE {where}"
+        return engine.register(text)
+
+    def move(number: int, *edges: str) -> None:
+        for name in "tu":
+            stream = engine.declared(f"{EX}{name}")
+            stream.push([(f"<{EX}k{number}>", f"<{EX}r>", f"<{EX}k>", number * 100 - 50)])
+            stream.advance(number * 100)
+        tick(engine, number, *edges)
+
+    for name in "su":
+        registered("?a (MIN(?c) AS ?n)", *dict.fromkeys(("s", name)))
+        move("su".index(name) + 1, "zz")
+    queries = [registered("?a (COUNT(*) AS ?n)", "s", "t"), registered("?a (MAX(?c) AS ?n)", "u", "s")]
+    for number, edges in enumerate((["ab", "bc"], ["cd"], ["bd"], ["xy"], ["dc"]), 5):
+        move(number, *edges)
+    assert rows(queries[0])[2:] == [["a 1"], ["a 1", "b 1"], ["a 2", "b 1"], [], ["b 1"]]
+    assert rows(queries[1])[2:] == [["a c"], ["a c", "b d"], ["a d", "b d"], [], ["b c"]]
+    assert queries[0].stats()["found_by"].get("shared_patterns", 0) >= 3
+
+
 def test_the_row_to_start_from_tells_them_apart(engine: wukongs.Engine) -> None:
     queries = [
         register(engine, f"from_{start}", "?b (COUNT(*) AS ?n)", f"VALUES ?a {{ :{start} }} ?a :p ?b", "GROUP BY ?b")

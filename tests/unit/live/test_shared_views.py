@@ -89,6 +89,7 @@ def test_views_of_other_options_and_of_limit_move_by_themselves(engine: wukongs.
         ("?x { :n% :p ?x } ORDER BY ?x LIMIT 2", {}),
         ("?x { :n% :p+ ?x }", {}),
         ("?x { ?x :p ?y }", {}),
+        (f"?x {{ {' UNION '.join(f'{{ :n% :p{number} ?x }}' for number in range(17))} }}", {}),
     ):
         views = many(engine, text, **options)
         assert not any(view.explain().startswith("one of") for view in views), text
@@ -147,6 +148,42 @@ def test_views_that_come_and_go_are_bound_and_unbound(engine: wukongs.Engine) ->
     assert (arguments, shape.arguments_count) == (9, 5)
     assert shape.size_bytes < kept
     assert late.stats()["errors"] == 0
+
+
+@pytest.mark.parametrize("word", ["OPTIONAL", "MINUS"])
+def test_what_is_kept_for_all_constants_is_there_for_a_view_that_comes_later(engine: wukongs.Engine, word: str) -> None:
+    counts = "{ SELECT ?x (COUNT(?y) AS ?n) { ?x :r ?y } GROUP BY ?x }"
+    text = f"?x ?n {{ :n% :p ?x {word} {{ ?x :q :n& {counts} }} }}"
+    engine.update(EX + "INSERT DATA { :n1 :p :a, :b . :a :r 1, 2 . :b :r 1 }")
+    many(engine, text.replace("&", "2"))
+    for change in ("INSERT DATA { :n3 :p :a . :a :q :n2 }", "INSERT DATA { :b :q :n7 }"):  # :n7 is of no view yet
+        engine.update(EX + change)
+        engine.settle(30)
+    text = text.replace("%", "1").replace("&", "7")
+    late, content = register(engine, "late", text), Counter[Any]()
+    engine.settle(30)
+    assert late.explain().startswith("one of 9")
+    for change in ("INSERT DATA { :b :r 2 }", "INSERT DATA { :a :q :n7 }", "DELETE DATA { :b :q :n7 }"):
+        sum_of(late, content)
+        engine.update(EX + change)
+        engine.settle(30)
+        assert sum_of(late, content) == Counter(engine.query(f"{EX}SELECT {text}").texts()), change
+
+
+@pytest.mark.parametrize("word", ["", "DISTINCT "])
+def test_computed_terms_that_no_view_needs_are_forgotten(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(shared_views, "COMPUTED_MIN", 10)
+    views = many(engine, word + '?v { :n% :p ?x BIND(CONCAT("of ", STR(?x)) AS ?v) }')
+    counts = list[int]()
+    for step in range(40):
+        was, now = (f":n3 :p :x{one}, :y{one}" for one in (step - 1, step))
+        engine.update(f"{EX}DELETE DATA {{ {was} }} ; INSERT DATA {{ {now} }}")
+        engine.settle(30)
+        counts.append(views[3].shared._view.evaluation.terms.computed_count)
+    assert max(counts) <= 20, counts
+    assert sum_of(views[3], Counter()).total() == 2
 
 
 def test_a_view_that_leaves_during_a_move_gets_nothing_of_it(

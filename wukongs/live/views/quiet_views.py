@@ -113,6 +113,7 @@ class QuietViews(Generic[V]):
             self._index(keys, group)
             view.begin_shared()
         elif group.add(view):
+            self._index(group.keys, group)
             for one in group.members:
                 if one is not view:
                     self._unindex(self._keys[one], one)

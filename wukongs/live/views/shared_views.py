@@ -20,7 +20,7 @@ from wukongs.csparql.terms import Term
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
-from wukongs.incremental.interests import Key
+from wukongs.incremental.interests import Interests, Key
 from wukongs.incremental.lifted import Lifted, reserved_ids
 from wukongs.incremental.lookups import keeps_any
 from wukongs.incremental.versions import Change, Evaluation
@@ -44,6 +44,8 @@ from wukongs.store.term_ids import decimal_parts, integer_ids
 log = logging.getLogger("wukongs")
 ALONE_MAX = 4
 """Up to this many views of a shape move by themselves: a few are quicker by plans with their constants."""
+CONSTANTS_MAX = 16
+"""Views with more constants move by themselves: in a tree of a shape, each part has a plan for each constant of all."""
 COMPUTED_MIN = 1 << 14
 """Computed terms that the views of a shape may have before those that they need no more are forgotten."""
 APART_S = 60.0
@@ -78,9 +80,11 @@ V = TypeVar("V", bound=SharingView)
 
 
 def may_share(shape: Shape) -> bool:
-    """Return whether the rows of a query are those of its shape. LIMIT cuts rows in the order of the names of
-    columns."""
-    return not any(isinstance(part, Slice) for part in parts_of(shape.query.pattern))
+    """Return whether views of a shape may move together. LIMIT cuts rows in the order of the names of columns, which a
+    shape does not have."""
+    return len(shape.constants) <= CONSTANTS_MAX and not any(
+        isinstance(part, Slice) for part in parts_of(shape.query.pattern)
+    )
 
 
 class SharedViews(Generic[V]):
@@ -90,12 +94,14 @@ class SharedViews(Generic[V]):
     shape: theirs.
     is_shared: they move together; else each by itself, being few, or having no rule that serves all of them.
     members: the views, with their numbers; None: of one that has come since the last change.
+    keys: of what they have to take, whichever of them it concerns: parts that are kept for all constants read it.
     left: numbers of views that have left since the last change, with the keys of what concerns them: as long as they
     are bound, the operators have to take what concerns them, too."""
 
     def __init__(self, core: Core, shape: Shape) -> None:
         self._core, self.shape = core, shape
         self.members: dict[V, int | None] = {}
+        self.keys: tuple[Key, ...] = ()
         self.left: dict[int, tuple[Key, ...]] = {}
         self._new: dict[V, None] = {}
         """Members without a number."""
@@ -103,7 +109,6 @@ class SharedViews(Generic[V]):
         self._apart_until_s = 0.0
         """They could not be moved together, and do not try it again before (time.monotonic())."""
         self._known: dict[Term, int] = {}
-        self._computed_max = COMPUTED_MIN
 
     def add(self, view: V) -> bool:
         """Take one more view; return whether they are to move together from now on."""
@@ -130,7 +135,7 @@ class SharedViews(Generic[V]):
             return [keys]
         if self.members:
             return []
-        gone = [*self.left.values(), *([keys] if number is None else [])]
+        gone = [self.keys, *self.left.values(), *([keys] if number is None else [])]
         self.is_shared, self.left = False, {}
         return gone
 
@@ -153,6 +158,7 @@ class SharedViews(Generic[V]):
         self._bound = ZSet.empty(self._arguments.variables)
         """The change of the arguments that the next move takes first."""
         self._make_view()
+        self.keys = tuple(dict.fromkeys(Interests(tuple(self._lifted.free), self._view.evaluation).keys()))
 
     def _make_view(self) -> None:
         core, query = self._core, self._lifted.query
@@ -160,6 +166,7 @@ class SharedViews(Generic[V]):
             query.dataset, self._ids(), terms_of(core), Limits(), lifted=self._lifted, paths=core.paths
         )
         self._view, self._is_installed = View(query, evaluation, 0, EMPTY), False
+        self._computed_max = COMPUTED_MIN
         self._keeps = keeps_any(self._view.top)
         """Some operator keeps something; where it is installed, that of all arguments."""
 
@@ -206,7 +213,6 @@ class SharedViews(Generic[V]):
             terms = self._view.evaluation.terms
             if terms.computed_count > self._computed_max:
                 self._make_view()
-                self._computed_max = max(COMPUTED_MIN, 2 * terms.computed_count)
             return Shares(self._views, found, terms, 1e6 * (time.monotonic() - began_s))
         return None
 
@@ -221,6 +227,7 @@ class SharedViews(Generic[V]):
             view.sn, view.stored = before.sn, start
             view.install()
             self._is_installed = True
+            self._computed_max = max(COMPUTED_MIN, 2 * evaluation.terms.computed_count)
         elif self._is_installed and len(self._bound):
             earlier = self._arguments.over(before.stored)
             view.sn, view.stored = before.sn, earlier

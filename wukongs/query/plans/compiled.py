@@ -165,7 +165,10 @@ class CompiledSteps:
         self._room = OUT_CELLS // self.width
         self._block = _block(plan, dataset, table, numbers, table_of(conditions, plan.variables, dataset.resolve))
         """The plan, as plan_layout says."""
-        self._table, self._windows = table, tuple(dict.fromkeys(numbers.values()))
+        parts = [part for graph in plan.graphs for part in dataset.source(graph).parts]
+        self._table, self._windows = table, tuple(dict.fromkeys(numbers[id(part.batches)] for part in parts))
+        """Those that the block reads, and no others of its query: the same ones, in the same order, as of all equal
+        blocks."""
         self._key = self._block.tobytes()
         self._seeds: Int64Array = np.zeros((0, self.width), np.int64)
         call: Int64Array = np.zeros(layout.CALL_WIDTH, np.int64)
