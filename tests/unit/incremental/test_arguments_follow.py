@@ -42,7 +42,7 @@ from wukongs.query.execution.bindings import where_clause
 VIEWS, STEPS, SEEDS = 15, 7, range(12)
 TERMS = (*NODES, *NODES, *GRAPHS[1:], '"a"', '"b"@en', f'"1"^^<{XSD}integer>', "<http://ex/unknown>")
 NAMES = {
-    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "distinct", "exists", "refresh"),
+    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "distinct", "exists"),
     *("delta join (named graphs)", "delta join (merged graphs)"),
 }
 """Operators that a run has to have moved, beside groups of each argument."""
@@ -227,6 +227,28 @@ def test_several_graphs_follow_for_each_argument_and_nothing_is_kept(text: str, 
         view.close()
 
 
+def follow_refreshed(seed: int) -> int:
+    """Follow a part that is evaluated anew for its arguments; return how many reports were not empty."""
+    rng, reports = random.Random(f"refreshed {seed}"), 0
+    graphs = {graph: set(random_triples(rng, 4)) for graph in GRAPHS}
+    with wukongs.Engine() as engine:
+        view = Followed(engine, "SELECT ?g { GRAPH ?g {} }", ["g"])
+        assert "refresh" in {operator.kind for _, operator in operators_of(view.view.top)}
+        for step in range(STEPS):
+            engine.update(random_update(rng, graphs))
+            view.bind([(rng.choice(GRAPHS[1:]),) for _ in range(rng.randint(1, 2))])
+            if len(view.rows) > 2:
+                view.unbind(rng.sample(sorted(view.rows), 1))
+            reports += bool(view.advance())
+            assert view.asked() == view.content, f"seed {seed}, step {step}"
+        view.close()
+    return reports
+
+
+def test_parts_that_are_evaluated_anew_follow_their_arguments() -> None:
+    assert sum(map(follow_refreshed, range(4))) > 4
+
+
 # --- mutants ----------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +288,6 @@ def limit_cuts_the_rows_of_all_arguments(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS = (
-    refreshed_parts_miss_new_arguments,
     arguments_without_rows_have_no_group,
     filled_groups_keep_that_of_no_rows,
     unbound_arguments_stay,
@@ -295,6 +316,12 @@ def arguments_lead_nowhere_by_no_length(patch: pytest.MonkeyPatch) -> None:
 def walks_back_count_beside_those_of_no_length(patch: pytest.MonkeyPatch) -> None:
     always = Call("BOUND", (NUMBER,))
     patch.setattr(lifted, "Call", lambda op, arguments: always if op == "!" else Call(op, arguments))
+
+
+def test_a_broken_rule_of_refreshed_parts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshed_parts_miss_new_arguments(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(map(follow_refreshed, range(4)))
 
 
 @pytest.mark.slow
