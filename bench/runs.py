@@ -164,7 +164,8 @@ def _check(name: str, benchmark: str, options: Options) -> None:
     for option in (option for option, is_given in given.items() if is_given):
         owners = OWNERS.get(option, ("lsbench", "all"))
         if benchmark not in owners:
-            raise SettingsError(f"{option} is of {' and '.join(owners)}, not of {benchmark}: leave it out")
+            named = " and ".join([*filter(None, [", ".join(owners[:-1])]), owners[-1]])
+            raise SettingsError(f"{option} is of {named}, not of {benchmark}: leave it out")
         users = USED_BY.get(option, ())
         if users and not any(_runs(experiment, options) for experiment in users):
             used = " or ".join(users)

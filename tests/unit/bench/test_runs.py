@@ -656,7 +656,7 @@ def test_runs_can_be_compared_as_reports_are() -> None:
         (("lsbench", "--peers", "jena=x"), "no peer 'jena=x'"),
         (("lsbench", "--peers", "wukongs=x"), "no peer 'wukongs=x'"),
         (("citybench", "--users", "100"), "--users is of lsbench and all, not of citybench: leave it out"),
-        (("all", "--data", "."), "--data is of lsbench and citybench, not of all: leave it out"),
+        (("all", "--data", "."), "--data is of lsbench, citybench and views, not of all: leave it out"),
         (
             ("lsbench", "--rate", "0"),
             "argument --rate: expected numbers from 0.01 to 1000 with commas between, found '0'",

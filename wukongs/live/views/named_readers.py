@@ -22,9 +22,9 @@ from wukongs.live.views.view_state import Cursor, digest, is_named
 class NamedReaders:
     """Called with the engine's lock held.
 
-    views: by the records that registered them."""
+    views: of this engine, by name."""
 
-    def __init__(self, core: Core, snapshots: Snapshots, views: Callable[[int], FollowingView | None]) -> None:
+    def __init__(self, core: Core, snapshots: Snapshots, views: Mapping[str, FollowingView]) -> None:
         self._core, self._snapshots, self._views = core, snapshots, views
         self._held: dict[tuple[int, str], tuple[list[Snapshot], list[Snapshot]]] = {}
         """By view and reader, the snapshots of its positions, and those of its positions before: these are given back
@@ -34,7 +34,7 @@ class NamedReaders:
         """Have the log of the cluster say how far readers have got. Return what waits for it."""
         waits, query_log = list[Callable[[], None]](), self._core.query_log
         for of, each in news.items():
-            view = self._views(of)
+            view = next((view for view in self._views.values() if view.of == of), None)
             for name, written in each["cursors"].items():
                 if view is not None and query_log is not None and is_named(name):
                     if not view.is_paused:

@@ -90,7 +90,7 @@ class Views:
         self._core, self._callbacks, self._queries = core, callbacks, queries
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
-        self._named = NamedReaders(core, self._snapshots, self._of_record)
+        self._named = NamedReaders(core, self._snapshots, self._views)
         self._journal = None if folder is None else ViewJournal(core, partial(_logged, core, folder))
         self._readers = ViewJournal(core, self._named.log, self._named.forget) if is_of_cluster else self._journal
         self._quiet = QuietViews[LiveView](core, self._snapshots)
@@ -109,9 +109,6 @@ class Views:
 
     def get(self, name: str) -> LiveView | None:
         return self._views.get(name)
-
-    def _of_record(self, of: int) -> LiveView | None:
-        return next((view for view in self._views.values() if view.of == of), None)
 
     def stands(self) -> list[int]:
         """Return the SNs that views hold, in order."""
