@@ -112,8 +112,8 @@ def _register(engine: Engine, text: str, options: Mapping[str, Any]) -> tuple[Re
     if into is not None and into not in engine.streams():
         raise Refused(
             400,
-            f"into = {into!r}: there is no such stream. Into a stored graph a query is a rule: register it by "
-            "wukongs.connect, or add the rule by `wukongs rules add`",
+            f"into = {into!r}: there is no such stream. Into a stored graph a query is a rule: add the "
+            "rule by `wukongs rules add`, or by add_rules of an engine or a client",
         )
     try:
         return engine.register(text, **options), True
