@@ -246,7 +246,7 @@ GEOMETRIC_MEAN = "geometric mean"
 P99 = " p99"
 """The end of a metric whose figure is the 99th percentile."""
 SETS = (L_QUERIES, S_QUERIES, C_QUERIES, TPCH_QUERIES)
-"""Queries whose geometric mean is told: the first three are those of the paper."""
+"""Queries whose geometric mean is reported: the first three are those of the paper."""
 STREAMS = ("PO", "PO-L", "PH", "PH-L", "GPS")
 
 _TABLE_2 = Source(f"{_PAPER}, Table 2", _NODE, _LSBENCH_ONE, _BESIDE_STORM)

@@ -1,4 +1,4 @@
-"""A random graph whose edges come and go, half of the changes deletions."""
+"""A random graph whose edges are inserted and deleted, half of the changes each."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Program:
 
 
 def _assignments(random: np.random.Generator, count: int) -> tuple[Int64Array, int]:
-    """Return about so many distinct assignments, and the number of variables."""
+    """Return about the wanted number of distinct assignments, and the number of variables."""
     procedures = max(round(count / (VARIABLES - 1 + CALLED)), 2)
     first = np.repeat(np.arange(procedures) * VARIABLES, VARIABLES - 1)
     place = np.tile(np.arange(1, VARIABLES), procedures)

@@ -475,7 +475,7 @@ class ClusterBackend:
         raise is_over(name)
 
     def _put_together(self, name: str, before: Registered) -> None:
-        """Let one text take the place of the changes of a view's arguments in the log, if these have grown long."""
+        """Replace the changes of a view's arguments in the log by one text, if they have grown long."""
         known = self._host.node.control.queries.get(name)
         bindings = read_registration(before.payload, name).source.bindings
         if known is None or known.since != before.since or bindings is None or not are_many(bindings, known.bound):

@@ -122,7 +122,7 @@ class Explanation:
     _new: list[Fact] = field(default_factory=list)
     """Triples that were proven last."""
     _waiting: dict[Fact, list[tuple[Fact, _Step]]] = field(default_factory=dict)
-    """For a triple that is not proven, triples with a step that rests on it."""
+    """For a triple that is not proven, triples with a step that has it among its parts."""
     _ready: dict[Fact, None] = field(default_factory=dict)
     """Triples with a step whose parts are all proven."""
     _step_count: int = 0

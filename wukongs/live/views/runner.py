@@ -457,7 +457,7 @@ class Views:
             return False
 
     def _move_quiet(self) -> None:
-        """Move the quiet views to the newest snapshot. Those that the change may concern and that share nothing are
+        """Move the quiet views to the newest snapshot. Views that the change may concern and that share nothing are
         awake from now on, and move by themselves."""
         quiet, core = self._quiet, self._core
         with core.lock:

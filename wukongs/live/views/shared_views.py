@@ -49,7 +49,7 @@ CONSTANTS_MAX = 16
 COMPUTED_MIN = 1 << 14
 """Computed terms that the views of a shape may have before those that they need no more are forgotten."""
 APART_S = 60.0
-"""Views that could not be moved together do not try it again before so long."""
+"""The time for which views that could not be moved together do not try it again."""
 
 
 class SharingView(Protocol):
@@ -113,8 +113,8 @@ class SharedViews(Generic[V]):
     def add(self, view: V) -> bool:
         """Take one more view; return whether they are to move together from now on."""
         self.members[view] = self._new[view] = None
-        may_share = not self._is_refused and len(self.members) > ALONE_MAX
-        if self.is_shared or not may_share or self._apart_until_s > time.monotonic():
+        are_enough = not self._is_refused and len(self.members) > ALONE_MAX
+        if self.is_shared or not are_enough or self._apart_until_s > time.monotonic():
             return False
         self._lifted = Lifted(BoundQuery(self.shape.query, tuple(map(hole, range(len(self.shape.constants))))))
         known = {term: view.constant_ids[term] for term in constants_of(self.shape.query)}
@@ -125,7 +125,7 @@ class SharedViews(Generic[V]):
         return self.is_shared
 
     def remove(self, view: V, keys: tuple[Key, ...]) -> list[tuple[Key, ...]]:
-        """Let a view go that has moved with others. keys: of what concerns it. Return the keys of views of which
+        """Remove a view that has moved with others. keys: of what concerns it. Return the keys of views of which
         nothing is left here."""
         number = self.drop(view)
         if number is not None:
@@ -140,7 +140,7 @@ class SharedViews(Generic[V]):
         return gone
 
     def drop(self, view: V) -> int | None:
-        """Let a view go that has moved by itself. Return its number."""
+        """Remove a view that has moved by itself. Return its number."""
         self._new.pop(view, None)
         return self.members.pop(view, None)
 

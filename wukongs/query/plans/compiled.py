@@ -62,7 +62,7 @@ class SharedRows:
 
     def __init__(self) -> None:
         self.count = 0
-        """How often rows were here."""
+        """Requests that were answered without exploring."""
         self._known: dict[Hashable, _Explored] = {}
         """By block and the row to start from."""
         self._bytes = 0
@@ -207,7 +207,9 @@ class CompiledSteps:
     def run_from(
         self, columns: Sequence[Int64Array], count: int, limits: Limits, rows_wanted: int | None = None
     ) -> Int64Array | None:
-        """Do as start_from and run. From one row that is explored once for all equal plans."""
+        """Run the plan from `count` > 0 rows; from one row, once for all equal plans over windows that stay the same.
+
+        Parameters and errors are those of start_from and run."""
         key, shared = None, self._workspace.shared
         if count == 1 and rows_wanted is None:
             key = self._key, tuple([int(column[0]) for column in columns])

@@ -89,7 +89,7 @@ class CompiledPlans:
 
     @property
     def shared_count(self) -> int:
-        """How often rows were had that another query has explored."""
+        """Explorations that were spared, since another query has made them."""
         return self._workspace.shared.count
 
     @property
