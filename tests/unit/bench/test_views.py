@@ -98,7 +98,7 @@ def test_a_wrong_answer_has_no_times(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_peers_of_views_are_always_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "views", "--peers", "rdflib"]) == 2
-    assert "--peers is of lsbench and citybench and interactive and all, not of views" in capsys.readouterr().err
+    assert "--peers is of lsbench, citybench, interactive and all, not of views" in capsys.readouterr().err
     assert main(["bench", "views", "--experiment", "anew", "--edges", "1000"]) == 2
     assert "--edges is of program, which is not run" in capsys.readouterr().err
 
