@@ -19,6 +19,7 @@ from wukongs.cluster.boot import EVENT_TIMES, VIEWS
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
+from wukongs.cluster.cycles import check_cycles, step_of
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.draining import drain
 from wukongs.cluster.following import Following
@@ -28,7 +29,14 @@ from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.leases import ReadLeases
 from wukongs.cluster.made_feeds import is_declared_for_readers
 from wukongs.cluster.members import is_silent, members_of
-from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
+from wukongs.cluster.node_payloads import (
+    Registration,
+    maker,
+    read_registration,
+    ruleset_of,
+    stream_of_view,
+    streams_read,
+)
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushing import ClusterSink, Writers, come_and_gone
 from wukongs.cluster.settling import Settling
@@ -63,6 +71,7 @@ from wukongs.live.table_change import Change
 from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.views.logged_arguments import LoggedArguments, are_many
 from wukongs.live.views.options import check_view
+from wukongs.live.views.view_streams import checked_stream
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
@@ -299,6 +308,8 @@ class ClusterBackend:
         readers = sorted(name for name, query in control.queries.items() if key in query.streams)
         if readers:
             raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
+        if (view := self._view_that_makes(stream_iri)) is not None:
+            raise StreamError(f"stream {stream_iri} is made by view {view}: close that one first")
         if not self._submit(DropStream(key)):
             raise StreamError(f"stream {stream_iri} was dropped, or a query on it registered, at the same time")
 
@@ -319,6 +330,7 @@ class ClusterBackend:
             self._wait_for_closed_queries()
         with core.lock:
             makes = self._check_made(query)
+            self._check_cycles(query, None)
             check_windows(core, query)
             from_ms = counts_from(core, query, self._store.inserted_ms)
             if (made := self._injector.made.get(name)) is not None:
@@ -376,11 +388,34 @@ class ClusterBackend:
             known = control.queries.get(stream_iri)
             return [] if known is None else streams_read(known.payload, stream_iri)
 
-        def is_written(state: StreamState) -> bool:
-            stream = control.stream_named(state.iri)
-            return stream is not None and (bool(stream.partitions) or stream.began is not None)
+        assert query.registration is not None
+        name = query.registration.name
+        if makes_stream(query) and (view := self._view_that_makes(name)) is not None:
+            raise StreamError(f"stream {name} is made by query {view}: close that one first")
+        return check_made(self._core, made_of, query, self._is_written)
 
-        return check_made(self._core, made_of, query, is_written)
+    def _is_written(self, state: StreamState) -> bool:
+        """Tell whether somebody has pushed to a stream."""
+        stream = self._host.node.control.stream_named(state.iri)
+        return stream is not None and (bool(stream.partitions) or stream.began is not None)
+
+    def _view_that_makes(self, stream_iri: str) -> str | None:
+        """Return the name of the live view that makes a stream, wherever it stands; None: there is none."""
+        queries = self._host.node.control.queries
+        return next((name for name, one in queries.items() if stream_of_view(one.payload, name) == stream_iri), None)
+
+    def _check_cycles(self, query: Query | None, view: ViewOptions | None, rules: Ruleset | None = None) -> None:
+        """Raise StreamError if with one more query, or with other rules, a live view would read what is made of its own
+        triples. view: the options of a live view; rules: None: those that hold now. Called with the lock held."""
+        control, told = self._host.node.control, None
+        if query is not None:
+            assert query.registration is not None
+            told = query.registration.name, step_of(query, view)
+            if told[1] is None:
+                return
+        payloads = {name: one.payload for name, one in control.queries.items()}
+        found = ruleset_of(control.rules) if rules is None else rules
+        check_cycles(told, payloads, self._core.streams.values(), found.program.rules)
 
     def catch_up(self) -> None:
         with suppress(StreamError, NodeUnavailable):
@@ -416,7 +451,8 @@ class ClusterBackend:
                 if query.dataset.windows:
                     raise StreamError(f"view {name}: the other text has a window: close the view, and register it")
                 check_view(query, source, before.view)
-                _check_view_here(query, before.view)
+                with self._core.lock:
+                    self._check_cycles(query, before.view)
                 self._claims.settle_texts([term.text for term in constants_of(query)])
                 return before._replace(source=source), query
             self._serve_readers(query)
@@ -424,6 +460,7 @@ class ClusterBackend:
                 core.check_is_open()
                 if name not in core.streams or core.streams[name].is_made:
                     self._check_made(query)
+                self._check_cycles(query, None)
                 check_windows(core, query)
                 from_ms = counts_from(core, query, self._store.inserted_ms)
             self._claims.settle_texts([term.text for term in constants_of(query)])
@@ -567,17 +604,21 @@ class ClusterBackend:
         same text and options, and was taken out since, and this node has taken it over, it goes on."""
         assert query.registration is not None
         name, store = query.registration.name, self._store
-        _check_view_here(query, options)
         with self._core.lock:
             self._core.check_is_open()
         if not is_left_here(store, name, source, options) and not free_name(self._host, store, name, source, options):
+            makes = self._stream_of_view(query, source, options)
             texts = [*(term.text for term in constants_of(query)), *terms_of_bindings(source.bindings)]
             self._claims.settle_texts(texts)
             payload = Registration(source, None, view=options).payload()
             store.records.new_views.add(name)
             try:
-                if not self._submit(RegisterQuery(name, (), (self._host.me.node,), payload, "")):
+                if not self._submit(RegisterQuery(name, (), (self._host.me.node,), payload, makes)):
                     raise StreamError(f"a query named {name} is registered already: close it first")
+            except StreamError:  # the log had another query or view first, with which this one would be a cycle
+                if makes:
+                    self.close_query(name)
+                raise
             finally:
                 store.records.new_views.discard(name)
         with self._core.lock:
@@ -588,6 +629,21 @@ class ClusterBackend:
             if on_result is not None:
                 view.call(on_result)
         return view
+
+    def _stream_of_view(self, query: Query, source: QuerySource, options: ViewOptions) -> str:
+        """Return the key of the stream that a view makes from now on; empty: it makes none, or another view has made
+        it before. Raises StreamError, AccessError."""
+        with self._core.lock:
+            state = checked_stream(self._core, query, source.only, options, self._is_written)
+            if state is None:
+                return ""
+            control, name = self._host.node.control, state.iri
+            if name in control.queries and maker(control.queries[name].payload, name) is not None:
+                raise StreamError(f"stream {name} is made by query {name}: close that one first")
+            if (view := self._view_that_makes(name)) is not None:
+                raise StreamError(f"stream {name} is made by query {view}: close that one first")
+            self._check_cycles(query, options)
+            return "" if state.is_made else control.key_of(name)
 
     def views(self) -> list[LiveView]:
         """Return none: those of the whole cluster are among `queries`."""
@@ -698,7 +754,14 @@ class ClusterBackend:
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
         self._core.check_is_open()
-        return self._shown(self.following.change_rules(change, current()))
+
+        def checked(ruleset: Ruleset) -> Ruleset:
+            after = change(ruleset)
+            with self._core.lock:
+                self._check_cycles(None, None, after)
+            return after
+
+        return self._shown(self.following.change_rules(checked, current()))
 
     def rules(self) -> list[InstalledRule]:
         return list(self.following.ruleset().rules.values())
@@ -736,14 +799,3 @@ def _standing(name: str, view: Registered, group: str, stands: str) -> NameReade
     """Return the record that says next where a named reader of a live view stands."""
     count, _ = view.stands.get(group, (0, ""))
     return NameReaders(name, group, view.since, stands, count + 1, view.placed)
-
-
-def _check_view_here(query: Query, options: ViewOptions) -> None:
-    """Raise StreamError for what live views on clusters do not have yet."""
-    assert query.registration is not None
-    name = query.registration.name
-    if options.into is not None:
-        raise StreamError(
-            f"view {name}: into = {options.into!r}: a live view on a cluster makes no stream yet: use an engine of one "
-            "process, or read its reports and push them"
-        )

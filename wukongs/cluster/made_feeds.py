@@ -41,11 +41,13 @@ last word."""
 
 class Decided(NamedTuple):
     """All firings up to a time, of which the last one brings something. at_ms: FOREVER_MS is the end of the stream;
-    window: None: nothing came; is_before: that was before the stream was there, which begins behind it."""
+    window: None: nothing came; is_before: that was before the stream was there, which begins behind it; logged: waits
+    until the log has it, None: the log says nothing of it."""
 
     at_ms: int
     window: Triples | None = None
     is_before: bool = False
+    logged: Callable[[], object] | None = None
 
 
 class MadeFeed:
@@ -76,6 +78,11 @@ class MadeFeed:
         return len(self._waiting) >= WAITING_MAX or self._waiting_bytes > self._core.settings.queued_bytes_max
 
     @property
+    def is_sending(self) -> bool:
+        """Whether the nodes do not have yet what was decided last."""
+        return bool(self._waiting)
+
+    @property
     def _is_open(self) -> bool:
         return not (self.state.is_ended or self.state.is_dropped or self.failure or self._taken_ms == FOREVER_MS)
 
@@ -85,11 +92,12 @@ class MadeFeed:
         known = (self.state.closed_ms, self._stream.stands_ms, self._taken_ms)
         return max(ms for ms in known if ms is not None) if self._is_open else FOREVER_MS
 
-    def decide(self, at_ms: int, window: Triples | None) -> None:
-        """Send what the firing at a time has brought, None: nothing. Called by the thread that fires."""
+    def decide(self, at_ms: int, window: Triples | None, logged: Callable[[], object] | None = None) -> None:
+        """Send what the firing at a time has brought, None: nothing. Called by the thread that fires. logged: waits
+        until the log has it, which is before the writer gets it; None: the log says nothing of it."""
         with self._core.lock:
             if self._is_open and at_ms > self.decided_to_ms:
-                self._put(Decided(at_ms, window if window is not None and len(window) else None))
+                self._put(Decided(at_ms, window if window is not None and len(window) else None, logged=logged))
 
     def begin_after(self, decided_ms: int | None) -> None:
         """Let the stream begin with the firings after a time."""
@@ -133,10 +141,15 @@ class MadeFeed:
         if self._is_open:
             self._put(Decided(FOREVER_MS))
 
+    def leave(self) -> None:
+        """Send nothing more, since the query goes on at another node, which gives again what the log has."""
+        self._waiting.clear()
+        self._waiting_bytes, self._taken_ms, self._is_stalled, self.producer = 0, NOT_YET_MS, False, None
+
     def _put(self, decided: Decided) -> None:
         self._taken_ms = decided.at_ms
         last = self._waiting[-1] if len(self._waiting) > 1 else None
-        if last is not None and last.window is None and decided.at_ms != FOREVER_MS:
+        if last is not None and last.window is None and last.logged is None and decided.at_ms != FOREVER_MS:
             self._waiting.pop()  # the next one says the same, and that it is not the first thing is known
         self._waiting.append(decided)
         self._waiting_bytes += 0 if decided.window is None else decided.window.size_bytes
@@ -175,7 +188,7 @@ class MadeFeed:
                 refused = 0
                 with self._core.lock:
                     was_full, self._is_stalled = self.is_full, False
-                    if self._waiting:
+                    if self._waiting and self._waiting[0] is decided:
                         self._waiting.popleft()
                         self._waiting_bytes -= 0 if decided.window is None else decided.window.size_bytes
                     if was_full:
@@ -185,7 +198,9 @@ class MadeFeed:
         if decided.at_ms == FOREVER_MS:
             self._writers.finish(self.state.iri, SEND_S)
             return
-        encoded = encoded_window(decided.window, decided.at_ms, self._core.settings.hash_bits)
+        if decided.logged is not None:
+            decided.logged()
+        encoded = encoded_window(decided.window, decided.at_ms, self._core.settings.hash_bits, self.state.timing)
         first_ms = decided.at_ms + 1 if decided.is_before else decided.at_ms
         self._writers.decide(self.state.iri, decided.at_ms, encoded, first_ms, SEND_S)
 
@@ -208,6 +223,8 @@ class MadeFeed:
     def _tell(self) -> None:
         self._core.changed.notify_all()
         self._wake()
+        if self._core.observer is not None:
+            self._core.observer.wake()  # a view that makes it goes on
 
 
 class MadeFeeds:

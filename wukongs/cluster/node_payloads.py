@@ -178,6 +178,14 @@ def maker(payload: str, name: str) -> Query | None:
     return query if makes_stream(query) else None
 
 
+@lru_cache(4096)
+def stream_of_view(payload: str, name: str) -> str | None:
+    """Return the IRI of the stream that a live view makes; None: it makes none, or is a query with windows. Raises
+    WukongsError."""
+    view = read_registration(payload, name).view
+    return None if view is None else view.into
+
+
 def streams_read(payload: str, name: str) -> list[str]:
     """Return the streams that a query reads if it makes one, none if not. Raises as maker."""
     query = maker(payload, name)

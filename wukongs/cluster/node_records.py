@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.cluster.building import Building, seal
+from wukongs.cluster.cycles import check_cycles, step_of_payload
 from wukongs.cluster.deliveries import Returned
 from wukongs.cluster.exposure import Due, Exposure
 from wukongs.cluster.node_payloads import (
@@ -28,6 +29,7 @@ from wukongs.cluster.node_payloads import (
     read_change,
     read_options,
     read_registration,
+    stream_of_view,
     streams_read,
 )
 from wukongs.cluster.node_stream import NodeStream
@@ -43,11 +45,13 @@ from wukongs.live.core import NOT_YET_MS, Core, columns_of
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.joined_query import JoinedQuery
+from wukongs.live.made_streams import Made
 from wukongs.live.query_source import QuerySource
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
 from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.logged_arguments import change_of
+from wukongs.live.views.logged_givings import LoggedGivings, is_giving
 from wukongs.live.views.named_readers import stand_of
 from wukongs.live.views.runner import Views
 from wukongs.live.views.view_arguments import ViewArguments
@@ -160,6 +164,8 @@ def _cursors_of(found: RecordedQuery, source: QuerySource) -> dict[str, Cursor]:
     """Return where the named readers of a live view stand. source: its text now."""
     cursors = dict[str, Cursor]()
     for name, text in found.stands.items():
+        if is_giving(name):
+            continue
         with suppress(ValueError, TypeError):  # what no node writes: its reader begins with a reset
             cursors[name] = stand_of(text, source) or [None, []]
     return cursors
@@ -389,6 +395,9 @@ class NodeRecords:
         try:
             if maker(payload, name) is not None:
                 check_no_cycle(name, _names(streams), made_of)
+            payloads = {one: known.payload for one, known in self._registered.items()}
+            step = step_of_payload(payload, name)
+            check_cycles((name, step), payloads, [stream.state for stream in self.streams.values()])
         except StreamError:
             return True
         except WukongsError:
@@ -533,9 +542,7 @@ class NodeRecords:
 
         def run() -> None:
             self._show_home(name, found, tuple(nodes))
-            state = self._core.streams.get(name)
-            if state is not None and state.is_made and self._injector.made.get(name) is None:
-                self._injector.made.add(state)
+            self._made_by(name, found)
             try:
                 if self._me in nodes:
                     self._register(name, found, is_new=is_new, lost=place if place.lacks_ms is not None else None)
@@ -546,6 +553,16 @@ class NodeRecords:
 
         is_home = partial(self._is_home_of, found.streams, place.needs_ms)
         return run, is_home if self._me in nodes else _ready
+
+    def _made_by(self, name: str, found: RecordedQuery) -> Made | None:
+        """Return the stream that a query makes; None: there is none."""
+        made = name
+        with suppress(WukongsError):  # its node says so
+            made = stream_of_view(found.payload, name) or name
+        state = self._core.streams.get(made)
+        if state is not None and state.is_made and self._injector.made.get(made) is None:
+            self._injector.made.add(state)
+        return self._injector.made.get(made)
 
     def _show_home(self, name: str, found: RecordedQuery, nodes: tuple[int, ...]) -> None:
         """Note what a query is by a record that is exposed now. Its readers may have got further since the record
@@ -714,8 +731,10 @@ class NodeRecords:
             own, versions = ViewArguments.of_log(
                 self._core, query, registration.source.bindings, found.bound, versions_from
             )
+        made = None if registration.view.into is None else self._made_by(name, found)
         if name in self.new_views:
-            self._views.register(query, registration.source, registration.view, None, own, of=found.index)
+            view = self._views.register(query, registration.source, registration.view, None, own, of=found.index)
+            self._injector.made.attach(view)
         else:  # its readers may have had reports of another node, or of another life
             self._views.take_over(
                 query,
@@ -725,6 +744,8 @@ class NodeRecords:
                 cursors,
                 own,
                 versions,
+                made,
+                LoggedGivings(found.stands),
                 is_paused=registration.is_paused,
             )
 

@@ -102,6 +102,7 @@ class Settling:
             self._store.wait_for_streams(_vts(packet), left_s(deadline))
             self._store.injector.settle(left_s(deadline))
             self._store.views.settle(left_s(deadline))
+            self._store.injector.settle(left_s(deadline))  # what views have given the streams that they make
         return Packet(SETTLE)
 
 

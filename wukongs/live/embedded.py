@@ -17,7 +17,6 @@ from wukongs.errors import SettingsError, StorageError, StreamError
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.core import Core
 from wukongs.live.declarations import (
-    check_can_make,
     check_made,
     check_windows,
     declare_stream,
@@ -34,9 +33,7 @@ from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_source import QuerySource
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import open_snapshot
-from wukongs.live.seen_graphs import check_seen
 from wukongs.live.stream import CoreSink, Stream
-from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
 from wukongs.live.usage import process_usage
 from wukongs.live.views.caller import OnReport
@@ -44,6 +41,7 @@ from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.runner import Views
 from wukongs.live.views.view_arguments import ViewArguments
+from wukongs.live.views.view_streams import checked_stream
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
@@ -52,7 +50,6 @@ from wukongs.query.limits import Limits, check_seconds
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
@@ -281,7 +278,9 @@ class EmbeddedBackend:
             self._core.check_is_open()
             if self.joined.get(name) is not None or self._views.get(name) is not None:
                 raise StreamError(f"a query named {name} is registered already: close it first")
-            state = None if options.into is None else self._stream_of_view(query, source.only, options)
+            state = checked_stream(self._core, query, source.only, options, was_pushed)
+            if state is not None:
+                self._check_is_not_made(state.iri, name)
             is_first = state is not None and self._injector.made.get(state.iri) is None
             view = self._views.register(query, source, options, on_result, arguments, makes=is_first)
             if state is not None:
@@ -289,20 +288,6 @@ class EmbeddedBackend:
                     self._injector.made.add(state)
                 self._injector.made.attach(view)
             return view
-
-    def _stream_of_view(self, query: Query, only: tuple[str, ...] | None, options: ViewOptions) -> StreamState:
-        """Return the stream that a view is to make. only: as of QuerySource. Raises StreamError, AccessError."""
-        assert query.registration is not None
-        assert options.into is not None
-        state, every_ms = self._core.stream(options.into), options.every_ms or query.registration.computed_every_ms
-        assert every_ms is not None, "is_rule has checked it"
-        check_seen(state.iri, only, "push to")
-        if state.timing is not True:
-            check_seen(state.into_iri or DEFAULT_GRAPH_IRI, only, "push to")
-        name = query.registration.name
-        self._check_is_not_made(state.iri, name)
-        check_can_make(name, every_ms, state, was_pushed)
-        return state
 
     def _check_is_not_made(self, stream_iri: str, name: str) -> None:
         """Raise StreamError if a stream is made by another query than that of a name."""

@@ -81,7 +81,8 @@ class Producer(Protocol):
 
 class Made(Protocol):
     """One stream that a query makes, as the query and its readers see it: a MadeStream, or on a cluster what brings it
-    to the nodes (wukongs.cluster.made_feeds). failure: why it takes nothing more; is_full: its query has to wait."""
+    to the nodes (wukongs.cluster.made_feeds). failure: why it takes nothing more; is_full: its query has to wait;
+    is_sending: the nodes do not have all of it yet."""
 
     state: StreamState
     producer: Producer | None
@@ -94,11 +95,14 @@ class Made(Protocol):
     def is_full(self) -> bool: ...
 
     @property
+    def is_sending(self) -> bool: ...
+
+    @property
     def decided_to_ms(self) -> int: ...
 
     def settled_watermark(self) -> Watermark: ...
 
-    def decide(self, at_ms: int, window: Triples | None) -> None: ...
+    def decide(self, at_ms: int, window: Triples | None, logged: Callable[[], object] | None = None) -> None: ...
 
     def begin_after(self, decided_ms: int | None) -> None: ...
 
@@ -109,6 +113,8 @@ class Made(Protocol):
     def log_undecided(self) -> bool: ...
 
     def end(self) -> None: ...
+
+    def leave(self) -> None: ...
 
 
 class Feeds(Protocol):
@@ -142,16 +148,21 @@ class MadeStream:
         return False
 
     @property
+    def is_sending(self) -> bool:
+        """Never: there is no other node."""
+        return False
+
+    @property
     def is_behind(self) -> bool:
         """Whether readers may come further by what is under way."""
         is_firing = self.producer is not None and self.producer.is_firing
         waits = bool(self._undecided) or self._join_ms is not None
         return is_firing or (waits and not self._cannot_log)
 
-    def decide(self, at_ms: int, window: Triples | None) -> None:
+    def decide(self, at_ms: int, window: Triples | None, logged: Callable[[], object] | None = None) -> None:
         """Log what the firing at a time has brought, None: nothing, and let readers have it. Called by the thread that
         fires, or moves views, with or without the lock. Returns when the record is safe; if none can be written, go_on
-        tries again."""
+        tries again. logged: of clusters."""
         core = self._core
         is_replay = core.replayed_to is not None
         encoded = None if is_replay else self._encoded(window, at_ms)
@@ -176,12 +187,8 @@ class MadeStream:
             core.journal.wait(lsn)
 
     def _encoded(self, window: Triples | None, at_ms: int) -> Encoded | None:
-        """Return what a firing has brought as tuples; None if it is nothing. Timing tuples are not retracted."""
-        encoded = encoded_window(window, at_ms, self._core.settings.hash_bits)
-        if encoded is None or not len(encoded.goes):
-            return encoded
-        rows = np.flatnonzero(~(encoded.goes & timing_mask(encoded, self.state.timing)))
-        return TermCutter(encoded).cut(rows) if len(rows) else None
+        """Return what a firing has brought as tuples; None if it is nothing."""
+        return encoded_window(window, at_ms, self._core.settings.hash_bits, self.state.timing)
 
     @property
     def _is_open(self) -> bool:
@@ -395,6 +402,9 @@ class MadeStream:
         self._core.progress.moved(self._core)
         self._wake()
 
+    def leave(self) -> None:
+        """Nothing: no query goes on elsewhere."""
+
 
 class MadeStreams:
     """The streams of one engine that queries make, by their IRIs. queries: the registered ones. Called with the lock
@@ -520,9 +530,11 @@ def inserted(piece: Piece) -> Piece:
     return replace(piece, encoded=encoded, timing=np.ones(len(encoded), np.bool_))
 
 
-def encoded_window(window: Triples | None, at_ms: int, hash_bits: int) -> Encoded | None:
+def encoded_window(
+    window: Triples | None, at_ms: int, hash_bits: int, timing: bool | tuple[str, ...]
+) -> Encoded | None:
     """Return the triples of a window as tuples with its time, those that a view has deleted as retractions; None if
-    there are none. Blank nodes stay the same."""
+    there are none. Blank nodes stay the same. timing: of the stream; its timing tuples are not retracted."""
     if window is None or not len(window):
         return None
     columns = window.ids(0, len(window))
@@ -530,7 +542,7 @@ def encoded_window(window: Triples | None, at_ms: int, hash_bits: int) -> Encode
     encoded = encode_texts(window.reader.texts(distinct), hash_bits)
     subjects, predicates, objects = np.split(encoded.subjects[places], 3)
     rows = len(subjects)
-    return replace(
+    encoded = replace(
         encoded,
         subjects=subjects,
         predicates=predicates,
@@ -539,3 +551,7 @@ def encoded_window(window: Triples | None, at_ms: int, hash_bits: int) -> Encode
         timestamps=np.full(rows, at_ms, np.int64),
         goes=signs(window.weights < 0) if isinstance(window, ViewReport) else NO_SIGNS,
     )
+    if not len(encoded.goes):
+        return encoded
+    kept = np.flatnonzero(~(encoded.goes & timing_mask(encoded, timing)))
+    return TermCutter(encoded).cut(kept) if len(kept) else None

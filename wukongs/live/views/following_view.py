@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.divided import DividedReads
 from wukongs.incremental.interests import Key
 from wukongs.incremental.lookups import Operator, keeps_any
+from wukongs.incremental.templates import TRIPLE
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
@@ -32,6 +34,7 @@ from wukongs.live.query_source import QuerySource
 from wukongs.live.reading import dataset_of, ids_of, terms_of
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
+from wukongs.live.views.logged_givings import LoggedGivings
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.quiet_views import QuietViews
 from wukongs.live.views.shared_views import SharedViews, may_share
@@ -40,6 +43,7 @@ from wukongs.live.views.view_arguments import ViewArguments, answer_each
 from wukongs.live.views.view_journal import ViewJournal
 from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
 from wukongs.live.views.view_readers import ViewReaders
+from wukongs.live.views.written_rows import read, written
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, within
 from wukongs.query.execution.argument_rows import ARGUMENT, NUMBER
@@ -152,6 +156,10 @@ class FollowingView(MakesByPeriods):
         self.made: Made | None = None
         self.given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
+        self._base_logged: Callable[[], object] | None = None
+        """Waits until the log of a cluster has what counts as given from the beginning."""
+        self.has_moved = False
+        """It goes on at another node."""
         self._references: Int64Array = np.empty(0, np.int64)
         """To the constants of the text, whose ids stay theirs."""
         self._lay_out(query)
@@ -393,7 +401,7 @@ class FollowingView(MakesByPeriods):
 
     def due(self, sn: int) -> Due | None:
         """Return where it goes next; None: nowhere now. sn: the newest."""
-        if self.is_paused or self.is_closed or (self.retry_s or 0.0) > 0:
+        if self.is_paused or self.is_closed or self._is_giving or (self.retry_s or 0.0) > 0:
             return None
         arguments = self.arguments
         if self._failed_at_sn is not None and not self._may_begin_again(self._failed_at_sn, sn):
@@ -418,7 +426,7 @@ class FollowingView(MakesByPeriods):
         """Return whether it has to move to be at an SN."""
         if self.is_paused or self.is_closed:
             return False
-        if self.is_moving:
+        if self.is_moving or self._is_giving:
             return True
         if self._failed_at_sn is not None:
             is_put_off = self._failed_at_sn == NO_SN
@@ -427,7 +435,12 @@ class FollowingView(MakesByPeriods):
 
     def is_due(self, sn: int) -> bool:
         """Return whether it can move now, to be at an SN."""
-        return (self.retry_s or 0.0) <= 0 and self.is_behind(sn)
+        return not self._is_giving and (self.retry_s or 0.0) <= 0 and self.is_behind(sn)
+
+    @property
+    def _is_giving(self) -> bool:
+        """Whether the other nodes do not have yet what the last period has given: until then it does not move."""
+        return self.made is not None and self.made.is_sending
 
     @property
     def retry_s(self) -> float | None:
@@ -640,6 +653,9 @@ class FollowingView(MakesByPeriods):
             return
         given.is_late = False
         pushed = self.rendered(replace(report, rows=change), report.after) if len(change) else None
+        if given.logged is not None:
+            self._give_by_log(given, given.logged, made, report, change, pushed)
+            return
         if self.journal is not None and pushed is not None:
             with self._core.lock:
                 self.journal.note_giving(self.of, report.time_ms, report.sn)
@@ -651,6 +667,56 @@ class FollowingView(MakesByPeriods):
                 given.owe(change)
             else:
                 given.give(change, report.sn)
+
+    def _give_by_log(
+        self,
+        given: Given,
+        logged: LoggedGivings,
+        made: Made,
+        report: LoggedReport,
+        change: ZSet,
+        pushed: ViewReport | None,
+    ) -> None:
+        """Put into the stream what a period has changed, once the log of the cluster has it."""
+        assert report.time_ms is not None, "the end of a period"
+        rows = written(change, self._terms) if len(change) else None
+        records = logged.next(report.time_ms, rows, given.written_rows)
+        with self._core.lock:
+            made.decide(report.time_ms, pushed, partial(self._log_givings, records))
+            given.give(change, report.sn)
+
+    def _log_givings(self, records: Sequence[tuple[str, str]]) -> None:
+        """Wait until the log of the cluster has some records of what is given. Raises NodeUnavailable."""
+        if self._base_logged is not None:
+            self._base_logged()
+        for name, text in records:
+            self._log_giving(name, text)()
+
+    def _log_giving(self, name: str, text: str) -> Callable[[], object]:
+        query_log = self._core.query_log
+        assert query_log is not None, "on a cluster"
+        with self._core.lock:
+            if self.has_moved:
+                raise NodeUnavailable(f"view {self.name} has moved to another node")
+            return query_log.note_reader(self.name, name, text)
+
+    def take_givings(self, logged: LoggedGivings) -> None:
+        """Go on with what the log of a cluster has of what was given, and give the last change again. Called with the
+        engine's lock held, before the first move."""
+        assert self.given is not None
+        self.given.logged = logged
+        if logged.is_begun:
+            ids, sums = self._terms.ids, ZSet.empty(TRIPLE)
+            for rows in logged.rows:
+                sums = sums.plus(read(rows, TRIPLE, ids))
+            self.given.restore(sums.consolidated(), self._terms)
+        last = logged.last
+        if last is not None and last.end_ms is not None and self.made is not None:
+            pushed = None
+            if last.rows is not None:
+                change, at = read(last.rows, TRIPLE, self._terms.ids), self.position
+                pushed = self.rendered(LoggedReport(self._view.query, at, at, change, self._terms, last.end_ms), at)
+            self.made.decide(last.end_ms, pushed)
 
     def _renew(self, limits: Limits, reader: DataTexts) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -667,9 +733,11 @@ class FollowingView(MakesByPeriods):
         if self.given is None:
             self._view.install()
         else:
-            content = self._view.begin()
+            content, is_first = self._view.begin(), self.given.rows is None
             with self._core.lock:
                 self.given.begin_again(content, self._terms, Position(to.sn))
+            if is_first and self.given.logged is not None and not self.given.begins_whole:
+                self._base_logged = self._log_giving(*self.given.logged.begin(self.given.written_rows()))
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: DataTexts) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""

@@ -8,6 +8,7 @@ from typing import Any
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.templates import TRIPLE
 from wukongs.incremental.zset import ZSet
+from wukongs.live.views.logged_givings import LoggedGivings
 from wukongs.live.views.view_log import Position
 from wukongs.live.views.written_rows import written
 from wukongs.query.terms.query_terms import QueryTerms
@@ -45,13 +46,15 @@ class Given:
     to: the end of the period that is being given, and the position there; None: none is.
     until: what changes up to this position is in the stream since before the engine was opened; None: the view has
     passed it.
-    is_late: the stream stands at a later time than the last period, so that it got nothing."""
+    is_late: the stream stands at a later time than the last period, so that it got nothing.
+    logged: what the log of a cluster has of it; None: the view is of an engine of one process."""
 
     begins_whole: bool
     at: Position | None = None
     until: Position | None = None
     to: tuple[int, Position] | None = None
     is_late: bool = False
+    logged: LoggedGivings | None = None
     _kept: tuple[Arranged, QueryTerms] | None = None
     """Triples that the stream has, and the texts of their terms; None: the view was not built yet."""
     _owed: ZSet | None = None
@@ -63,13 +66,19 @@ class Given:
         return None if kept is None else (kept[0].rows().project(TRIPLE), kept[1])
 
     def restore(self, rows: ZSet, terms: QueryTerms) -> None:
-        """Note what the stream has got before the engine was opened."""
+        """Note what the stream has got before the engine was opened, or from another node."""
         self._kept = Arranged(TRIPLE).plus(rows), terms
 
     def written(self) -> dict[str, Any] | None:
         """Return what the stream has, as ViewState has it; None: it follows from where the view is built."""
         rows = self.rows
         return None if rows is None else {"rows": written(*rows)}
+
+    def written_rows(self) -> str:
+        """Return what the stream has as text, once that is known."""
+        rows = self.rows
+        assert rows is not None, "the view is built"
+        return written(*rows)
 
     def begin_again(self, content: ZSet, terms: QueryTerms, at: Position) -> None:
         """Note the content of a view that was built anew, at a position."""

@@ -472,7 +472,10 @@ class LiveView(FollowingView):
         engine's lock held."""
         self._forget(self)
         if is_moved:
+            self.has_moved = True
             self.log.leave()
+            if self.made is not None:
+                self.made.leave()
         self.end()
 
     def end(self) -> None:

@@ -31,6 +31,7 @@ from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_
 from wukongs.live.views.following_view import Stop
 from wukongs.live.views.kept_views import given_of, reports_of, restore_given, restored_arguments, states_of, way_of
 from wukongs.live.views.live_view import LiveView
+from wukongs.live.views.logged_givings import LoggedGivings
 from wukongs.live.views.named_readers import NamedReaders
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.quiet_views import QuietViews
@@ -88,6 +89,7 @@ class Views:
         """queries: those with windows, by name. folder: has the views, too. is_of_cluster: the log of a cluster has
         them, and where their named readers stand."""
         self._core, self._callbacks, self._queries = core, callbacks, queries
+        self._is_of_cluster = is_of_cluster
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
         self._named = NamedReaders(core, self._snapshots, self._views)
@@ -143,6 +145,8 @@ class Views:
             if of and self._journal is not None:  # no memory, or an interrupt
                 self._journal.change(of, "close")
             raise
+        if view.given is not None and self._is_of_cluster:
+            view.given.logged = LoggedGivings({})
         self._begin(view)
         if on_result is not None:
             view.call(on_result)
@@ -256,11 +260,14 @@ class Views:
         cursors: Mapping[str, Cursor],
         own: ViewArguments | None,
         versions: Mapping[int, Arguments],
+        made: Made | None,
+        givings: LoggedGivings,
         *,
         is_paused: bool,
     ) -> LiveView:
         """Go on with a view of another node of the cluster, or of an earlier life of this one. of: its record; cursors:
-        of its named readers; own: its arguments; versions: these at each version that a reader may stand at."""
+        of its named readers; own: its arguments; versions: these at each version that a reader may stand at; made: the
+        stream that it makes; givings: what that was given."""
         starts = [at for at, _ in cursors.values() if at is not None]
         at = min(starts, default=[self._core.sn, 0 if own is None else own.newest.version])
         assert query.registration is not None
@@ -275,8 +282,10 @@ class Views:
             is_paused=is_paused,
         )
         self._core.finish_tick()
-        view = self._stand(state, query, source, own, versions, None)
+        view = self._stand(state, query, source, own, versions, made)
         view.begins_again = True
+        if view.given is not None:
+            view.take_givings(givings)
         return view
 
     def _stand(
