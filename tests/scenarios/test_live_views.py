@@ -205,6 +205,78 @@ def test_a_period_of_wall_time_ends_without_streams(engine: wukongs.Engine) -> N
     assert set(found.values()) == {1}
 
 
+MADE = "http://ex/made"
+SEEN = "CONSTRUCT { ?x :seen ?y } WHERE { ?x :p ?y }"
+
+
+@pytest.mark.parametrize("options", [{"timing": True}, {"into": "http://ex/g"}])
+def test_a_period_pushes_what_it_has_inserted(engine: Any, options: dict[str, Any]) -> None:
+    """A stream that joins the stored graph gets what was deleted, too: its graph has the content of the view."""
+    clock = engine.stream("http://ex/clock", batch_ms=100)
+    clock.advance(0)
+    engine.settle(30)
+    engine.stream(MADE, batch_ms=1000, **options)
+    register(engine, SEEN, "REGISTER QUERY", into=MADE, every_ms=1000)
+    windows = engine.register(
+        f"REGISTER QUERY w AS SELECT ?s ?o FROM STREAM <{MADE}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+    )
+    found, graphs = dict[int, set[Row]](), list[set[Row]]()
+    for end_ms, text in enumerate(
+        (
+            "INSERT DATA { :c :p :d . :d :p :e } ; DELETE DATA { :d :p :e }",
+            "DELETE DATA { :a :p :b } ; INSERT DATA { :d :p :e }",
+            "DELETE DATA { :c :p :d }",
+            "INSERT DATA { :a :p :b, :e }",
+        ),
+        start=1,
+    ):
+        update(engine, text)
+        clock.advance(1000 * end_ms)
+        engine.settle(30)
+        found |= {window.end_ms: set(rows_of(window)) for window in windows.results(timeout_s=0.2)}
+        graphs.append(set(rows_of(engine.query("SELECT ?s ?o { GRAPH <http://ex/g> { ?s ?p ?o } }"))))
+    assert found == {
+        1000: {("<a>", "<b>"), ("<b>", "<c>"), ("<c>", "<d>")},
+        2000: {("<d>", "<e>")},
+        3000: set(),
+        4000: {("<a>", "<b>"), ("<a>", "<e>")},
+    }
+    if "into" in options:
+        content = engine.query(EX + "SELECT ?x ?y { ?x :p ?y }")
+        assert graphs[0] == found[1000]
+        assert graphs[1] == {("<b>", "<c>"), ("<c>", "<d>"), ("<d>", "<e>")}
+        assert graphs[2] == {("<b>", "<c>"), ("<d>", "<e>")}
+        assert graphs[3] == set(rows_of(content))
+
+
+def test_a_stream_that_a_view_makes_is_no_others(engine: Any) -> None:
+    clock = engine.stream("http://ex/clock", batch_ms=100)
+    clock.advance(0)
+    made = engine.stream(MADE, batch_ms=1000, into="http://ex/g")
+    with pytest.raises(wukongs.StreamError, match="fires every 500 ms, and the stream that it makes is declared with"):
+        register(engine, SEEN, into=MADE, every_ms=500)
+    with pytest.raises(wukongs.StreamError, match=f"a cycle: view v into stream {MADE}, stream {MADE} into graph"):
+        register(engine, "CONSTRUCT { ?x :seen ?y } WHERE { GRAPH ?g { ?x :p ?y } }", into=MADE, every_ms=1000)
+    view = register(engine, SEEN, into=MADE, every_ms=1000)
+    with pytest.raises(wukongs.StreamError, match="is made by a registered query: nothing else is pushed"):
+        made.push([("<http://ex/s>", "<http://ex/p>", "<http://ex/o>", 600)])
+    with pytest.raises(wukongs.StreamError, match="is made by view v: close that one first"):
+        engine.drop_stream(MADE)
+    with pytest.raises(wukongs.StreamError, match="is made by query v: close that one first"):
+        engine.register(f"{EX}REGISTER QUERY other AS {SEEN}", into=MADE, every_ms=1000)
+    with pytest.raises(wukongs.StreamError, match=f"a cycle: view v into stream {MADE}.*rule back into the default"):
+        engine.add_rules(EX + "RULE back: CONSTRUCT { ?x :p ?y } WHERE { GRAPH :g { ?x :seen ?y } }")
+    assert engine.rules() == []
+    window = "FROM STREAM <http://ex/made> [RANGE 1s STEP 1s] WHERE { ?x ?p ?y }"
+    engine.stream("http://ex/far", batch_ms=1000)
+    with pytest.raises(wukongs.StreamError, match="query http://ex/far into stream http://ex/far"):
+        engine.register(f"{EX}REGISTER STREAM :far AS CONSTRUCT {{ ?x :p ?y }} {window}")
+    view.close()
+    engine.settle(30)
+    engine.drop_stream(MADE)
+    engine.add_rules(EX + "RULE back: CONSTRUCT { ?x :p ?y } WHERE { GRAPH :g { ?x :seen ?y } }")
+
+
 def test_what_a_stream_adds_and_rules_conclude_is_reported(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x ?z WHERE { ?x :q ?z }")
     read(view)

@@ -311,15 +311,6 @@ def test_a_view_is_called_at_each_node() -> None:
         there.register(text).close()
 
 
-def test_what_views_on_clusters_lack_is_refused_by_name() -> None:
-    made = "REGISTER QUERY v AS CONSTRUCT { ?a <http://ex/q> ?b } WHERE { ?a <http://ex/p> ?b }"
-    with cluster(1, silence_pulses_max=PATIENT) as nodes:
-        engine = nodes[0].engine
-        engine.stream("http://ex/s", batch_ms=1000)
-        with pytest.raises(StreamError, match="a live view on a cluster makes no stream"):
-            engine.register(made, into="http://ex/s", every_ms=1000)
-
-
 HOPS = f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p> ?b . ?b <{EX}p> ?c }}"
 PATHS = f"REGISTER QUERY v AS SELECT ?a ?c WHERE {{ ?a <{EX}p>+ ?c }}"
 

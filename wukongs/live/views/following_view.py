@@ -641,6 +641,9 @@ class FollowingView(MakesByPeriods):
             if decided_ms == NOT_YET_MS and is_by_wall and not len(change):  # nothing yet: it is not to stand anywhere
                 given.give(change, report.sn)
                 return
+        if report.time_ms == decided_ms:  # the view goes on after a restart, or at another node
+            given.owe(change)
+            return
         if is_late:  # its periods were of wall time before some stream has closed anything
             if not given.is_late:
                 log.warning(
