@@ -152,3 +152,72 @@ def test_readers_of_views_keep_their_sums_right_while_nodes_are_killed(tmp_path:
             assert reader.sum == Counter(rows_of(client.query(VIEWS[reader.name]))), (reader.name, reader.sn, sn)
             assert reader.resets <= 3, "one at the beginning, one when the view has moved, one for a lost look-up"
         assert any(reader.is_named and reader.resets == 1 for reader in readers), "named ones go on where they were"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_a_stream_that_a_view_makes_gets_each_triple_once_while_nodes_are_killed(
+    tmp_path: Path, is_signed: bool
+) -> None:
+    """The node of the view is killed, and then the one that has taken it over. Each triple is inserted once and some
+    are deleted later, so the windows have each once; a stream that joins the stored graph leaves what is there."""
+    made, graph = "http://ex/made", "http://ex/g"
+    text = f"CONSTRUCT {{ ?s <http://ex/seen> ?o }} WHERE {{ ?s {P} ?o }}"
+    with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack:
+
+        def connect(*numbers: int) -> wukongs.RemoteEngine:
+            addresses = [nodes.clients[number] for number in numbers]
+            return stack.enter_context(wukongs.connect(addresses, silence_s=20))
+
+        client = connect(0, 1, 2)
+        clock = client.stream("http://ex/clock", batch_ms=10)
+        clock.advance(0)
+        client.settle(END_S)
+        client.stream(made, batch_ms=100, **({"into": graph} if is_signed else {"timing": True}))  # type: ignore[arg-type]
+        connect(2, 0, 1).register(f"REGISTER QUERY v AS {text}", into=made, every_ms=100)
+        windows: Any = client.register(
+            f"REGISTER QUERY w AS SELECT ?s ?o FROM STREAM <{made}> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"
+        )
+        found, there, killed, now_ms = Counter[Row](), set[Row](), list[int](), 0
+        ended = set[int]()
+        for number in range(60):
+            row = f"<http://ex/n{number}>", "<http://ex/o>"
+            in_time(lambda row=row: client.update(f"INSERT DATA {{ {row[0]} {P} {row[1]} }}"))  # type: ignore[misc]
+            there.add(row)
+            if number % 4 == 3:  # its insert is in a period before
+                gone = f"<http://ex/n{number - 3}>", "<http://ex/o>"
+                in_time(lambda gone=gone: client.update(f"DELETE DATA {{ {gone[0]} {P} {gone[1]} }}"))  # type: ignore[misc]
+                there.discard(gone)
+            now_ms += 100
+            in_time(lambda now_ms=now_ms: clock.advance(now_ms))  # type: ignore[misc]
+            if number in (15, 35):
+                [home] = client.stats()["registered"]["v"]
+                if home == 0:
+                    continue  # the one that is read at
+                os.kill(nodes.processes[home].pid, signal.SIGKILL)
+                nodes.processes[home].wait(END_S)
+                killed.append(home)
+            elif number in (25, 45) and killed:
+                nodes.processes[killed[-1]] = stack.enter_context(child([*NODE, nodes.file(killed[-1])]))
+                told = nodes.processes[killed[-1]].stdout
+                assert told is not None
+                assert told.readline().strip() == nodes.clients[killed[-1]]
+            else:
+                in_time(lambda: client.settle(END_S))
+        deadline = time.monotonic() + END_S
+        while (found.total() < 60 or max(ended) < now_ms) and time.monotonic() < deadline:
+            now_ms += 100
+            in_time(lambda now_ms=now_ms: clock.advance(now_ms))  # type: ignore[misc]
+            in_time(lambda: client.settle(END_S))
+            for window in windows.results(timeout_s=0.5):
+                assert window.end_ms not in ended
+                ended.add(window.end_ms)
+                found.update(window.texts())
+        want = Counter((f"<http://ex/n{number}>", "<http://ex/o>") for number in range(60))
+        assert killed
+        assert found == want
+        if is_signed:
+            asked = f"SELECT ?s ?o {{ GRAPH <{graph}> {{ ?s <http://ex/seen> ?o }} }}"
+            while set(client.query(asked).texts()) != there and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert set(client.query(asked).texts()) == there

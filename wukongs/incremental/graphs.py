@@ -58,9 +58,11 @@ class ExistingGraphs:
         if not len(touched):
             return ZSet.empty(names_of(self.node))
         if isinstance(self.node.graph, Variable):
-            was, now = (read.counts_of(touched) > 0 for read in (change.before, change.after))
+            was, now = (self.evaluation.existing(touched, read) for read in (change.before, change.after))
             inserted, deleted = (ZSet.of(_table(self.node.graph, touched[rows])) for rows in (now & ~was, was & ~now))
             return inserted.plus(deleted.negated())
+        if self.evaluation.is_divided(change.before, change.after):
+            return self.begin(change.after).plus(self.begin(change.before).negated()).consolidated()
         member = member_of(self.node.graph.name, resolve)
         return ZSet.of(BindingTable.unit(), member.exists(change.after) - member.exists(change.before)).consolidated()
 
@@ -77,7 +79,7 @@ class ExistingGraphs:
             return self.begin(stored)
         asked = np.unique(rows.column(graph))
         asked = asked[self.graphs.reads(asked, self.evaluation.resolve)]
-        return ZSet.of(_table(graph, asked[stored.counts_of(asked) > 0]))
+        return ZSet.of(_table(graph, asked[self.evaluation.existing(asked, stored)]))
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ class EachGraph:
         """Return the rows of some graphs. A graph that no clause declares has rows only if it exists."""
         found = ZSet.empty(names_of(self.node))
         if self.evaluation.clause.is_empty:
-            names = names[stored.counts_of(names) > 0]
+            names = names[self.evaluation.existing(names, stored)]
         for at in range(len(names)):
             given = _table(self.node.graph, names[at : at + 1])
             found = found.plus(ZSet.of(self.evaluation.run_for(self.node.pattern, stored, given)))

@@ -563,11 +563,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
                 return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
             return groups
         case GraphNames():
-            existing = ExistingGraphs.of(node, evaluation)
-            if existing is not None and evaluation.graph_of is not None:
-                return Refresh.of(node, evaluation, "all nodes are asked which graphs there are")
-            return existing or Constant(node, evaluation)
-        case PerGraph() if evaluation.graph_of is None:
+            return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
+        case PerGraph():
             return EachGraph.of(node, evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
@@ -577,8 +574,6 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             cut = Cut(plain, (Kept(operator_of(below_cut(plain), evaluation), keys),), evaluation, keys)
             shown = names_of(node)
             return cut if names_of(plain) == shown else Linear((Project(plain, shown),), (cut,), evaluation)
-        case PerGraph():
-            return Refresh.of(node, evaluation, "all nodes are asked for each graph")
     return Refresh.of(node, evaluation, f"no rule for {type(node).__name__}")
 
 

@@ -235,6 +235,13 @@ class Evaluation:
         """Return whether other nodes have a part of one of some stored graphs."""
         return self.graph_of is not None and any(self.graph_of(one) is not None for one in stored)
 
+    def existing(self, graphs: Int64Array, stored: BatchSet) -> BoolArray:
+        """Mark the named graphs that have a triple in the whole graph. graphs : int64[n], sorted, each once. bool[n]"""
+        divided = None if self.graph_of is None else self.graph_of(stored)
+        if divided is None:
+            return stored.counts_of(graphs) > 0
+        return np.isin(graphs, divided.existing(graphs))
+
     def dataset(self, stored: BatchSet, versions: Mapping[GraphRef, Source] = NO_VERSIONS) -> Dataset:
         """Return the dataset of a stored graph, beside empty windows: what is in these is in other leaves.
 

@@ -26,6 +26,9 @@ class ReachedGraph(Completion, Protocol):
     def with_change(self, change: Difference) -> ReachedGraph:
         """Return the same graph with a change on top. The two graphs share the triples that they fetch."""
 
+    def existing(self, graphs: Int64Array) -> Int64Array:
+        """Return those of some ids of graphs that have a stored triple, sorted."""
+
     def holds_elsewhere(self, predicate: int, default_graph: int) -> bool:
         """Tell whether another node has a triple of a predicate in any graph; a row of each is asked for at most."""
 

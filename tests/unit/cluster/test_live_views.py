@@ -256,6 +256,65 @@ def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"
 
 
+COUNTED = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
+OF_GRAPHS = (
+    "SELECT ?g WHERE { GRAPH ?g { } }",
+    f"ASK {{ GRAPH <{EX}h1> {{ }} }}",
+    f"SELECT ?g ?n WHERE {{ GRAPH ?g {{ {COUNTED} }} }}",
+    "SELECT ?g ?s WHERE { GRAPH ?g { SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s LIMIT 2 } }",
+    f"SELECT ?g ?n WHERE {{ GRAPH ?g {{ SELECT (COUNT(*) AS ?n) {{ ?s ?p ?o GRAPH <{EX}k> {{ ?o ?q ?z }} }} }} }}",
+    f"SELECT ?g ?n FROM NAMED <{EX}h0> FROM NAMED <{EX}none> WHERE {{ GRAPH ?g {{ {COUNTED} }} }}",
+    f"SELECT ?s ?g ?there WHERE {{ ?s <{EX}in> ?g OPTIONAL {{ GRAPH ?g {{ }} BIND(1 AS ?there) }} }}",
+    f"SELECT ?s ?g WHERE {{ ?s <{EX}in> ?g MINUS {{ GRAPH ?g {{ }} }} }}",
+    f"SELECT ?s ?g WHERE {{ ?s <{EX}in> ?g . GRAPH ?g {{ }} }}",
+)
+
+
+@pytest.mark.parametrize(("count", "replicas"), [(3, 1), slow(3, 2), slow(1, 1)])
+@pytest.mark.parametrize("seed", first_and_slow(range(4)))
+def test_graphs_that_come_and_go_at_any_node_are_followed(count: int, replicas: int, seed: int) -> None:
+    """Most graphs have a triple or two, so a graph goes at one node while another one has some of it, or not."""
+    chance, here = Random(f"{seed} {count} {replicas}"), set[tuple[str, str, str]]()
+    with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
+        followed = [
+            (text, chance.choice(nodes).engine.register(f"REGISTER QUERY v{at} AS {text}"), Sum())
+            for at, text in enumerate(OF_GRAPHS)
+        ]
+        for step in range(20):
+            parts = []
+            for _ in range(chance.choice((1, 2, 4))):
+                subject, number = f"<{EX}n{chance.randrange(9)}>", chance.randrange(4)
+                triple = chance.choice(
+                    (
+                        (f"GRAPH <{EX}h{number}>", subject, f"<{EX}p> <{EX}o{number}>"),
+                        (f"GRAPH <{EX}k>", f"<{EX}o{number}>", f"<{EX}q> {number}"),
+                        ("", subject, f"<{EX}in> <{EX}h{number}>"),
+                    )
+                )
+                if here and chance.random() < 0.5:
+                    triple = chance.choice(sorted(here))
+                    here.discard(triple)
+                    word = "DELETE"
+                else:
+                    here.add(triple)
+                    word = "INSERT"
+                graph, *rest = triple
+                parts.append(
+                    f"{word} DATA {{ {graph or ''} {{ {' '.join(rest)} }} }}"
+                    if graph
+                    else f"{word} DATA {{ {' '.join(rest)} }}"
+                )
+            update = " ; ".join(parts)
+            engine.update(update)
+            chance.choice(nodes).engine.update(update)
+            nodes[0].engine.settle(WAIT_S)
+            for text, view, kept in followed:
+                assert kept.read(view).rows == asked(engine, text), (step, text, update)
+        for text, view, kept in followed:
+            assert kept.resets == 1
+            assert not view.stats()["is_refreshed"], (text, view.explain())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "of_graphs", "of_paths"])
 def test_views_follow_their_text_for_many_seeds(kind: str) -> None:

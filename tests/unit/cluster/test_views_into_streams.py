@@ -111,7 +111,7 @@ def test_pushes_are_the_differences_of_the_contents_wherever_the_view_stands(
         options: dict[str, Any] = {"into": f"{EX}g"} if is_signed else {"timing": True}
         periods = Periods(nodes, chance.choice((SEEN, ENDS)), **options)
         before = Facts()
-        for number in range(12 if seed == 0 else 30):
+        for _ in range(12 if seed == 0 else 30):
             event = chance.choice(("move", "move", "pause", "replace", "none", "none"))
             if event == "move":
                 periods.move(chance.choice([one for one in range(3) if one != periods.home]))
@@ -257,7 +257,8 @@ def test_what_the_log_has_is_the_sum_of_all_changes(seed: int, monkeypatch: pyte
         log.update([logged.begin("base")])
     for number in range(1, 60):
         rows = None if chance.random() < 0.3 else f"r{number}"
-        records = logged.next(100 * number, rows, lambda: "+".join(given))
+        before = "+".join(given)
+        records = logged.next(100 * number, rows, lambda whole=before: whole)  # type: ignore[misc]
         for name, text in records:
             log[name] = text
             found = LoggedGivings(log)

@@ -104,10 +104,12 @@ class Asking:
         found = self._ask_others(Packet(requests.NODES, fields, arrays), read)
         return np.concatenate([places for places, _ in found]), np.concatenate([names for _, names in found])
 
-    def graph_names(self) -> Int64Array:
-        """Return the ids of the graphs of which other nodes see a triple."""
-        packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()})
-        return np.unique(np.concatenate(self._ask_others(packet, partial(ids_of, name="graphs"))))
+    def graph_names(self, among: Int64Array | None = None) -> Int64Array:
+        """Return the ids of the graphs of which other nodes see a triple, sorted. among: of these alone; None: of all."""
+        arrays = {} if among is None else {"among": among}
+        packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()}, arrays)
+        found = np.unique(np.concatenate(self._ask_others(packet, partial(ids_of, name="graphs"))))
+        return found if among is None else np.intersect1d(found, among)  # a node of an earlier release gives all
 
     def changed(self, after_sn: int, predicates: Int64Array | None) -> tuple[Quads, Quads] | None:
         """Return the triples that others answer for by their subjects and that were inserted since an SN, and those

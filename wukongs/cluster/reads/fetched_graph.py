@@ -190,6 +190,15 @@ class FetchedGraph:
                 self._names = np.union1d(np.setdiff1d(self._names, emptied), come.graphs)
         return self._names
 
+    def existing(self, graphs: Int64Array) -> Int64Array:
+        """Return those of some ids of graphs that have a stored triple, sorted. Other nodes are asked about those of which
+        nothing is here."""
+        if self._names is not None or self.change is not None:
+            return np.intersect1d(graphs, self.graph_names())
+        here = np.intersect1d(graphs, self.base.graphs)
+        left = np.setdiff1d(graphs, here)
+        return np.union1d(here, self.asking.graph_names(left)) if len(left) else here
+
     def _is_emptied(self, graph: int, gone: Batch) -> bool:
         """Whether nothing is left of a graph when some of its triples have gone."""
         self.fetch_all(None, (graph,))

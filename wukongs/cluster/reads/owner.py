@@ -131,9 +131,12 @@ class Owner:
         return columns_packet(NODES, [found[:, 0].copy(), found[:, 1].copy()], rows=len(found))
 
     def graph_names(self, packet: Packet) -> Packet:
-        """Name the graphs with a triple that this node sees."""
+        """Name the graphs with a triple that this node sees; if the packet names some, of these alone."""
         with self._read(count_of(packet, "sn"), timeout_of(packet)) as stored:
-            return Packet(GRAPHS, {}, {"graphs": stored.graphs})
+            found = stored.graphs
+        if "among" in packet.arrays:
+            found = np.intersect1d(found, ids_of(packet, "among"))
+        return Packet(GRAPHS, {}, {"graphs": found})
 
     def triples(self, packet: Packet) -> Packet:
         """Give the triples of a graph whose subjects are in some shards, from shard `first` on; `next`: the first
