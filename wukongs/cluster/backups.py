@@ -22,6 +22,7 @@ import numpy as np
 from wukongs.cluster.checkpoints import Checkpoints
 from wukongs.cluster.homes import nodes_of
 from wukongs.cluster.host import Host
+from wukongs.cluster.made_feeds import is_declared_for_readers
 from wukongs.cluster.members import members_of
 from wukongs.cluster.node_payloads import read_registration, ruleset_of
 from wukongs.cluster.node_store import NodeStore
@@ -220,7 +221,7 @@ def definitions_of(control: Control) -> Definitions:
     streams = {
         name: json.loads(control.streams[key].payload)
         for name, key in control.keys.items()
-        if control.takes_in(key) and not control.streams[key].is_made
+        if control.takes_in(key) and not is_declared_for_readers(control, name)
     }
     registrations = {name: read_registration(one.payload, name) for name, one in control.queries.items()}
     queries = {name: (one.source, one.is_paused) for name, one in registrations.items() if one.view is None}

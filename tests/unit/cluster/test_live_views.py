@@ -778,22 +778,26 @@ def test_a_backup_has_the_views(tmp_path: Path) -> None:
         engine.update(edges("ab", "bc"))
         engine.register(HOPS, keep=True)
         engine.register(HOPS.replace("QUERY v", "QUERY w")).pause()
+        engine.stream(f"{EX}made", batch_ms=100, into=f"{EX}g")
+        made = f"REGISTER QUERY m AS CONSTRUCT {{ ?a <{EX}q> ?b }} WHERE {{ ?a <{EX}p> ?b }}"
+        engine.register(made, into=f"{EX}made", every_ms=100)
         engine.backup(tmp_path / "backup")
     with wukongs.restore(tmp_path / "backup", tmp_path / "restored") as restored:
         restored.register(f"REGISTER QUERY b AS SELECT ?a WHERE {{ ?a <{EX}p> ?b }}", bindings=[{"b": f"<{EX}c>"}])
-        assert [one.name for one in restored.queries()] == ["v", "w", "b"]
+        assert [one.name for one in restored.queries()] == ["v", "w", "m", "b"]
         assert len(restored.register(HOPS, keep=True).content()) == 1
     with cluster(1, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
         engine.restore(tmp_path / "restored")
-        assert [one.name for one in engine.queries()] == ["b", "v", "w"]
+        assert [one.name for one in engine.queries()] == ["b", "m", "v", "w"]
+        assert engine.register(made, into=f"{EX}made", every_ms=100).stats()["into"] == f"{EX}made"
         [bound] = [one for one in engine.queries() if one.name == "b"]
         assert bound.bind([{"b": f"<{EX}b>"}]).tolist() == [1]
         engine.backup(tmp_path / "again")
         assert len(engine.register(HOPS, keep=True).content()) == 1
-        assert "is paused" in engine.queries()[2].why()
+        assert "is paused" in engine.queries()[3].why()
     with wukongs.restore(tmp_path / "again", tmp_path / "restored again") as restored:
-        assert {one.name: one.stats()["arguments"] for one in restored.queries()} == {"b": 2, "v": 0, "w": 0}
+        assert {one.name: one.stats()["arguments"] for one in restored.queries()} == {"b": 2, "m": 0, "v": 0, "w": 0}
 
 
 def test_a_change_costs_one_message_to_each_other_node() -> None:

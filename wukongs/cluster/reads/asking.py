@@ -105,7 +105,7 @@ class Asking:
         return np.concatenate([places for places, _ in found]), np.concatenate([names for _, names in found])
 
     def graph_names(self, among: Int64Array | None = None) -> Int64Array:
-        """Return the ids of the graphs of which other nodes see a triple, sorted. among: of these alone; None: of all."""
+        """Return the ids of the graphs of which other nodes see a triple, sorted. among: of these alone."""
         arrays = {} if among is None else {"among": among}
         packet = Packet(requests.GRAPHS, {"sn": self._sn, "timeout_s": time_left_s()}, arrays)
         found = np.unique(np.concatenate(self._ask_others(packet, partial(ids_of, name="graphs"))))

@@ -191,8 +191,8 @@ class FetchedGraph:
         return self._names
 
     def existing(self, graphs: Int64Array) -> Int64Array:
-        """Return those of some ids of graphs that have a stored triple, sorted. Other nodes are asked about those of which
-        nothing is here."""
+        """Return those of some ids of graphs that have a stored triple, sorted. Other nodes are asked about those of
+        which nothing is here."""
         if self._names is not None or self.change is not None:
             return np.intersect1d(graphs, self.graph_names())
         here = np.intersect1d(graphs, self.base.graphs)
