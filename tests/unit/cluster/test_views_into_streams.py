@@ -168,8 +168,9 @@ def test_what_the_log_has_and_the_stream_may_not_is_given_again(
         periods.check(content, is_signed=is_signed)
 
 
-def test_a_node_that_has_the_view_no_more_pushes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It notices that late: what it says of the period then is void."""
+@pytest.mark.parametrize("update", ["INSERT DATA { :a :p :b }", "INSERT DATA { :a :q :b }"])
+def test_a_node_that_has_the_view_no_more_pushes_nothing(update: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It notices that late: what it says of the period then is void, also that it has changed nothing."""
     with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
         periods, decided = Periods(nodes, timing=True), list[int]()
         decide, log = Writers.decide, FollowingView._log_giving
@@ -189,7 +190,7 @@ def test_a_node_that_has_the_view_no_more_pushes_nothing(monkeypatch: pytest.Mon
 
         monkeypatch.setattr(FollowingView, "_log_giving", logged)
         monkeypatch.setattr(Writers, "decide", counted)
-        periods.update("INSERT DATA { :a :p :b }")
+        periods.update(update)
         periods.end()
         periods.check(Facts(), is_signed=False)
         assert decided == [-1]

@@ -12,12 +12,13 @@ from urllib.parse import quote
 import pytest
 
 from tests.clusters import PATIENT, cluster
-from tests.unit.server.asking import QUERY, Client, served
+from tests.unit.server.asking import QUERY, Answer, Client, served
 from tests.unit.server.test_bounds import until
 from tests.unit.server.test_queries import ARROW, EVENTS, Events, socket
 from wukongs.cluster import relaying
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node import Inside
+from wukongs.errors import NodeUnavailable
 from wukongs.remote.service import Service
 from wukongs.server.http_server import HttpServer, HttpSettings
 from wukongs.server.relays import Relay, Relays
@@ -297,6 +298,18 @@ def test_each_node_has_the_reports_of_a_view(nodes: list[ClusterNode], clients: 
     assert second.ask("DELETE", "/queries/v").status == 204
 
 
+def events_at(client: Client, path: str) -> list[Any]:
+    """Return the events of a long poll. A node that has to find the view's node first, and gets no answer from it in
+    time, says 503 and when to ask again."""
+    answers = list[Answer]()
+    until(lambda: (answers.append(client.ask("GET", path, accept="application/json")), answers[-1].status != 503)[1])
+    answer = answers[-1]
+    assert answer.status == 200, answer.text
+    assert all("Retry-After" in one.headers for one in answers[:-1])
+    found: list[Any] = answer.json["events"]
+    return found
+
+
 def test_arguments_of_a_view_are_bound_at_each_node(nodes: list[ClusterNode], clients: list[Client]) -> None:
     second = clients[1]
     nodes[0].engine.update("INSERT DATA { <http://ex/a> <http://ex/of> 1 . <http://ex/b> <http://ex/of> 2 }")
@@ -314,14 +327,31 @@ def test_arguments_of_a_view_are_bound_at_each_node(nodes: list[ClusterNode], cl
         assert sorted(csv.text.split()) == ["0,http://ex/a", "1,http://ex/b", "2,http://ex/b", "argument,s"]
         after = csv.headers["Wukongs-Report"]
         path = f"/queries/v/changes?timeout=0.3&after={after}"
-        assert client.ask("GET", path, accept="application/json").json["events"] == [], "the content has what was bound"
+        assert events_at(client, path) == [], "the content has what was bound"
     assert second.ask("POST", "/queries/v/unbind", body="[2]", content_type="application/json").json == {"numbers": [2]}
     nodes[0].engine.settle(60)
-    answer = second.ask("GET", path.replace("0.3", "20"), accept="application/json")
-    assert answer.status == 200, answer.text
-    assert [report_of(event) for event in answer.json["events"]] == [("change", [("http://ex/b", -1)])]
+    assert [report_of(event) for event in events_at(second, path.replace("0.3", "20"))] == [
+        ("change", [("http://ex/b", -1)])
+    ]
     refused = second.ask("POST", "/queries/v/unbind", body="[2]", content_type="application/json")
     assert (refused.status, "no argument has the number 2" in refused.text) == (400, True)
+
+
+def test_reports_of_a_node_that_does_not_answer_are_asked_for_again(
+    nodes: list[ClusterNode], clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = nodes[0].engine.register("REGISTER QUERY u AS SELECT ?s WHERE { ?s <http://ex/of> ?o }")
+
+    def lose(relays: Relays, name: str) -> None:
+        raise NodeUnavailable("no node answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Relays, "view", lose)
+        answer = clients[1].ask("GET", "/queries/u/changes", accept="application/json")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert "events" not in answer.json
+    assert [event["event"] for event in events_at(clients[1], "/queries/u/changes")] == ["reset"]
+    view.close()
 
 
 def test_a_face_without_a_way_to_other_nodes_says_where_a_view_stands(nodes: list[ClusterNode]) -> None:
