@@ -19,7 +19,7 @@ TOGETHER_BYTES_MIN = 1 << 16
 
 
 class Giving(NamedTuple):
-    """What one period gives, or the sum of all up to it.
+    """Triples that one period gives, or the sum of all up to it.
 
     number: of the change, from 1.
     end_ms: the end of the period; None: a sum.
