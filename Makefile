@@ -99,7 +99,7 @@ repeat-tests: $(READY)
 # What `make test` leaves out, and with all examples what it runs with few.
 test-ci: WORKERS := 3
 test-ci: $(READY)
-	@WUKONGS_TIER=ci WUKONGS_SEED=$(SEED) $(PYTEST) -m 'slow or examples'
+	@WUKONGS_TIER=ci WUKONGS_SEED=$(SEED) $(PYTEST) -m '(slow or examples) and not rare'
 	@$(AGAIN) test-nojit lint
 
 test-all: $(READY)

@@ -22,7 +22,7 @@ import wukongs
 from tests.clusters import PATIENT, READY_S, added_node, cluster, cut_off, start_again
 from tests.engine_helpers import A, B, node
 from tests.faults.test_nodes_come_back import in_time
-from tests.fuzz import first_and_slow
+from tests.fuzz import first_and_rare, first_and_slow
 from tests.unit.cluster.test_fetching_ahead import held
 from tests.unit.cluster.wires import until
 from wukongs.cluster.cluster_node import ClusterNode
@@ -215,7 +215,7 @@ def test_any_order_of_arrival_gives_what_the_order_of_time_gives(seed: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_and_rare(range(4)))
 def test_what_is_older_than_entries_are_kept_is_dropped_on_all_nodes(seed: int) -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes, story(nodes, seed, 300) as of:
         for _ in range(4):
@@ -224,7 +224,7 @@ def test_what_is_older_than_entries_are_kept_is_dropped_on_all_nodes(seed: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_and_rare(range(3)))
 @pytest.mark.parametrize("history_ms", [60_000, 300])
 def test_nodes_begin_anew_and_take_over_the_entries(seed: int, history_ms: int) -> None:
     with cluster(3, 2) as nodes, story(nodes, seed, history_ms) as of:
@@ -239,7 +239,7 @@ def test_nodes_begin_anew_and_take_over_the_entries(seed: int, history_ms: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_and_rare(range(3)))
 def test_nodes_come_and_go_while_entries_are_held(seed: int) -> None:
     with cluster(3, 2) as nodes, story(nodes, seed, 60_000) as of:
         of.go_on(12)
@@ -259,7 +259,7 @@ def test_nodes_come_and_go_while_entries_are_held(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_and_rare(range(3)))
 @pytest.mark.parametrize("history_ms", [60_000, 300])
 def test_folders_have_the_entries(seed: int, history_ms: int, tmp_path: Path) -> None:
     settings = Settings(checkpoint_bytes=1 << 14)

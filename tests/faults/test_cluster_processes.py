@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import wukongs
+from tests.fuzz import first_and_rare
 from tests.processes import child
 from wukongs.cli.ports import free_ports
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
@@ -115,12 +116,8 @@ def test_a_node_that_was_paused_starts_itself_again_and_the_cluster_says_so(tmp_
         assert (status, "node 2 was taken out of the cluster" in said) == (0, True)
 
 
-SIGNALS = [signal.SIGKILL, signal.SIGSTOP] if "WUKONGS_FAULTS" in os.environ else [signal.SIGKILL]
-"""With `make faults`, a node is stopped as well: it takes as long again."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", first_and_rare([signal.SIGKILL, signal.SIGSTOP]))
 def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path, number: int) -> None:
     with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack:
         addresses = [nodes.clients[2], nodes.clients[0], nodes.clients[1]]

@@ -3,7 +3,6 @@ answers what it did; at once, and when the records of the change are everywhere.
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 import wukongs
 from tests.faults.test_cluster_processes import END_S, EX, NODE, Nodes, triples
+from tests.fuzz import first_and_rare, rare
 from tests.processes import child
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
 
@@ -104,13 +104,11 @@ class Growing:
             self.check(number, *numbers)
 
 
-WAYS = [(trust, pause_s) for trust in ("none", "shared", "own") for pause_s in (0.0, LATER_S)]
-if "WUKONGS_FAULTS" not in os.environ:
-    WAYS = WAYS[::2]  # with `make faults` all of them, each a minute
+OTHERS = [rare(trust, pause_s) for trust in ("own", "none", "shared") for pause_s in (0.0, LATER_S)][1:]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("trust", "pause_s"), WAYS)
+@pytest.mark.parametrize(("trust", "pause_s"), [("own", 0.0), *OTHERS])
 def test_each_node_comes_back_while_a_cluster_grows_and_shrinks(tmp_path: Path, trust: str, pause_s: float) -> None:
     with ExitStack() as stack:
         of = Growing(tmp_path, stack, trust)
@@ -142,7 +140,7 @@ def test_each_node_comes_back_while_a_cluster_grows_and_shrinks(tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trust", ["own", *(["none", "shared"] if "WUKONGS_FAULTS" in os.environ else [])])
+@pytest.mark.parametrize("trust", first_and_rare(["own", "none", "shared"]))
 def test_a_node_that_was_paused_while_another_was_added_begins_anew_beside_that_one(tmp_path: Path, trust: str) -> None:
     """The added node leads by then, and sends the log to a node that does not know it."""
     with ExitStack() as stack:

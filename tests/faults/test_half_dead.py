@@ -15,6 +15,7 @@ import pytest
 
 import wukongs
 from tests.faults.test_cluster_processes import EX, Nodes, running
+from tests.fuzz import first_and_rare
 from tests.unit.wire.test_connections import Strangers
 from wukongs.wire.connections import UNPROVEN_MAX
 from wukongs.wire.keys import SECRET_FILE, make_keys
@@ -58,7 +59,7 @@ def test_connections_of_strangers_keep_nobody_from_a_node(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [0, 3, 8])
+@pytest.mark.parametrize("more", first_and_rare([3, 0, 8]))
 def test_a_node_that_runs_out_of_descriptors_ends_by_name_or_serves(tmp_path: Path, more: int) -> None:
     """more: so many files may be open beside those that are, when the limit comes."""
     with running(tmp_path, 3, keyed(tmp_path)) as nodes, wukongs.connect(nodes.clients[0]) as engine:

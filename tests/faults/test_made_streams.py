@@ -13,6 +13,7 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, A, at, names
 from tests.faults.test_lost_nodes import in_time, wait_until_out
+from tests.fuzz import first_and_rare
 from wukongs.cluster import cluster_backend, made_feeds, writing
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.host import Host
@@ -145,7 +146,7 @@ def test_a_firing_that_is_said_again_counts_once() -> None:
         assert engine.stats()["streams"][EX + "made"]["tuples"] == 9
 
 
-@pytest.mark.parametrize("first_ms", [50, 730])
+@pytest.mark.parametrize("first_ms", first_and_rare([50, 730]))
 @pytest.mark.parametrize("has_rows", [True, False])
 def test_readers_begin_with_the_firing_of_an_engine(first_ms: int, has_rows: bool) -> None:
     """They know from when on the stream is there, whether its first firing has brought something or not."""

@@ -18,7 +18,7 @@ import pytest
 
 import wukongs
 from tests.faults.test_cluster_processes import NODE, Nodes
-from tests.fuzz import SEED
+from tests.fuzz import SEED, first_and_rare, rare
 from tests.processes import child
 
 EX = "http://ex/"
@@ -120,12 +120,12 @@ def stored(client: Any) -> set[str]:
     return {str(row[0]).removeprefix(EX) for row in rows}
 
 
-SEEDS = 4 if "WUKONGS_FAULTS" in os.environ else 2
-"""Each takes the better part of a minute; `make faults` has all."""
+SEEDS = 4
+"""Each takes the better part of a minute."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", first_and_rare(range(SEEDS)))
 def test_all_nodes_are_killed_at_once_and_everything_acknowledged_is_there(tmp_path: Path, seed: int) -> None:
     rng = random.Random((SEED or 0) + seed)
     count, replicas = rng.choice([(3, 2), (2, 1), (3, 3)])
@@ -218,7 +218,7 @@ class Reader(threading.Thread):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "form"), [(0, ""), (1, "ISTREAM "), (2, ""), (3, "DSTREAM ")][:SEEDS])
+@pytest.mark.parametrize(("seed", "form"), [(0, ""), rare(1, "ISTREAM "), rare(2, ""), rare(3, "DSTREAM ")])
 def test_every_window_of_a_named_group_comes_and_if_twice_with_the_same_rows(
     tmp_path: Path, seed: int, form: str
 ) -> None:

@@ -36,10 +36,7 @@ class Served:
         self.address = f"tcp://127.0.0.1:{port}"
         self._file = folder / "node.toml"
         self._file.write_text(f'data_dir = "data"\n[[node]]\nclients = "{self.address}"\n')
-        self.kill_count = 0
-        self._stopped = threading.Event()
         self._process = self._start()
-        self._thread = threading.Thread(target=self._run)
         self._rng = random.Random(7)
 
     def _start(self) -> subprocess.Popen[str]:
@@ -52,20 +49,20 @@ class Served:
         assert process.stdout.readline().strip() == self.address
         return process
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._rng.uniform(0.2, 1.5)):
+    def die(self, count: int, seconds: float) -> None:
+        """Kill it again and again: so many times at least, and for so long."""
+        until_s = time.monotonic() + seconds
+        while count > 0 or time.monotonic() < until_s:
+            time.sleep(self._rng.uniform(0.2, 1.5))
             self._process.kill()
             self._process.wait()
-            self.kill_count += 1
+            count -= 1
             self._process = self._start()
 
     def __enter__(self) -> Served:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
         self._process.kill()
         self._process.wait()
 
@@ -124,18 +121,20 @@ def check_counts(client: RemoteEngine, stream: RemoteStream, done: Counter[str])
 @pytest.mark.slow
 def test_changes_count_once_over_kills_of_a_served_engine(tmp_path: Path) -> None:
     """Updates that add one, and tuples that are alike: doing one of them twice, or not at all, shows in the counts."""
-    last_s = 20.0
     with Served(tmp_path) as node, wukongs.connect(node.address, silence_s=120) as client:
         client.update(f"INSERT DATA {{ <{EX}c> <{EX}n> 0 }}")
         stream = client.stream(EX + "s", batch_ms=100)
         done = Counter[str]()
         is_over = threading.Event()
-        timer = threading.Timer(last_s, is_over.set)
-        timer.start()
+
+        def kill() -> None:
+            try:
+                node.die(4, 20.0)
+            finally:
+                is_over.set()
+
         add, push = changing(client, stream, done, is_over)
-        at_once(add, add, push)
-        timer.cancel()
-        assert node.kill_count > 3
+        at_once(add, add, push, kill)
         check_counts(client, stream, done)
 
 

@@ -12,6 +12,7 @@ import pytest
 import wukongs
 from tests.faults.test_cluster_processes import END_S, EX, NODE
 from tests.faults.test_random_faults import COUNT, Cluster, cluster_in
+from tests.fuzz import first_and_rare
 
 ROUNDS = 2
 
@@ -51,7 +52,7 @@ def logs_of(cluster: Cluster) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_folders", [False, True])
+@pytest.mark.parametrize("has_folders", first_and_rare([True, False]))
 def test_a_rolling_restart_logs_no_loss(tmp_path: Path, has_folders: bool) -> None:
     command = [*NODE[:-1], "--log-level", "info", NODE[-1]]
     with cluster_in(tmp_path, command, has_folders=has_folders) as cluster:

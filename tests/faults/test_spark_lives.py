@@ -23,6 +23,7 @@ import pytest
 
 import wukongs
 from tests.faults.exactly_once import BATCH_MS, FAST, SLOW, Node, Reader, check, declare, made, write_down
+from tests.fuzz import first_and_rare
 from tests.processes import child
 from wukongs.errors import NodeUnavailable
 
@@ -227,7 +228,7 @@ def lived(folder: Path, seed: int, count: int = 1000, end_ms: int = 4000) -> Lif
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tuples", [0, 1])
+@pytest.mark.parametrize("tuples", first_and_rare([0, 1]))
 def test_a_run_whose_jvm_is_killed_says_so_and_one_without_spark_goes_on(folder: Path, tuples: int) -> None:
     life = lived(folder, 1, count=400, end_ms=1000)
     try:
@@ -262,7 +263,7 @@ def test_a_stopped_run_sums_up_and_the_next_one_goes_on(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", range(LIVES))
+@pytest.mark.parametrize("run", first_and_rare(range(LIVES)))
 def test_all_processes_are_killed_at_random(folder: Path, run: int) -> None:
     seed = SEED * 10_000 + run
     print(f"seed {seed}")
