@@ -26,9 +26,11 @@ from wukongs.cluster.exposure import Due, Exposure
 from wukongs.cluster.node_payloads import (
     ChangePayload,
     maker,
+    maker_of,
     read_change,
     read_options,
     read_registration,
+    stream_made,
     stream_of_view,
     streams_read,
 )
@@ -360,6 +362,9 @@ class NodeRecords:
                 return _raising(_cycle(name)), _ready
             case AlterQuery(query=name, streams=streams, payload=payload) if self._is_cycle(name, streams, payload):
                 return _raising(_cycle(name)), _ready
+            case RegisterQuery(query=name, payload=payload) if (other := self._maker_before(name, payload)) is not None:
+                made = stream_made(payload, name)
+                return _raising(StreamError(f"stream {made} is made by query {other}: close that one first")), _ready
             case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload, makes=makes):
                 if makes in self.streams:
                     self.streams[makes].state.is_made = True
@@ -403,6 +408,11 @@ class NodeRecords:
         except WukongsError:
             pass  # its node says so when it registers it
         return False
+
+    def _maker_before(self, name: str, payload: str) -> str | None:
+        """Return which query or live view makes the stream already that another one would make: as _is_cycle."""
+        made, known = stream_made(payload, name), {one: query.payload for one, query in self._registered.items()}
+        return None if made is None else maker_of(made, known)
 
     def pass_over(self, record: Record) -> None:
         """Forget what came here for a record whose effect was taken over."""

@@ -12,6 +12,7 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.fuzz import first_and_slow
 from tests.unit.cluster.wires import EX, WAIT_S, until
+from wukongs.cluster.claims import Claims
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.pushing import Writers
 from wukongs.errors import DataError, NodeUnavailable
@@ -32,14 +33,15 @@ Facts = set[tuple[str | None, ...]]
 class Periods:
     """A cluster with a stream that gives the event time, and a view whose period is 100 ms, at some node."""
 
-    def __init__(self, nodes: list[ClusterNode], text: str = SEEN, **options: Any) -> None:
+    def __init__(self, nodes: list[ClusterNode], text: str = SEEN, *, snapshot: bool = True, **options: Any) -> None:
         self.nodes, self.text, self.now_ms, self.sum = nodes, text, 0, Facts()
         self.engine = nodes[0].engine
         self.clock = self.engine.stream(f"{EX}clock", batch_ms=10)
         self.clock.advance(0)
         self.engine.settle(WAIT_S)
         self.engine.stream(MADE, batch_ms=100, **options)
-        nodes[-1].engine.register(f"{PREFIX}REGISTER QUERY q AS {text}", into=MADE, every_ms=100)
+        register = nodes[-1].engine.register
+        register(f"{PREFIX}REGISTER QUERY q AS {text}", into=MADE, every_ms=100, snapshot=snapshot)
         self.windows: Any = self.engine.register(WINDOWS)
 
     @property
@@ -196,6 +198,24 @@ def test_a_node_that_has_the_view_no_more_pushes_nothing(update: str, monkeypatc
         assert decided == [-1]
 
 
+def test_the_sum_of_the_changes_stays_in_the_log_behind_what_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_givings, "TOGETHER_BYTES_MIN", 0)
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
+        nodes[0].engine.update(f"{PREFIX}INSERT DATA {{ :z :p :z }}")
+        periods = Periods(nodes, snapshot=False, timing=True)
+        periods.engine.settle(WAIT_S)
+        before = periods.content()
+        for number in range(8):
+            periods.update(f"INSERT DATA {{ :n{number} :p :b }}")
+            periods.end()
+            periods.check(before, is_signed=False)
+            before = periods.content()
+        periods.move(0)
+        periods.update("INSERT DATA { :c :p :d }")
+        periods.end()
+        periods.check(before, is_signed=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_nothing_is_lost_when_all_nodes_start_again(tmp_path: Path, snapshot: bool) -> None:
@@ -242,6 +262,44 @@ def test_a_view_that_is_closed_ends_its_stream() -> None:
         assert periods.pushed() == {100: periods.content()}
         with pytest.raises(wukongs.StreamError, match="has ended with the query that made it"):
             periods.engine.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+
+
+def test_of_two_views_that_are_registered_at_once_the_first_makes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        first, second = (node.engine for node in nodes)
+        first.stream(MADE, batch_ms=100, timing=True)
+        settle_texts, is_first = Claims.settle_texts, [True]
+
+        def meanwhile(claims: Claims, *args: Any) -> Any:
+            if is_first:
+                is_first.clear()
+                second.register(f"{PREFIX}REGISTER QUERY r AS {ENDS}", into=MADE, every_ms=100)
+            return settle_texts(claims, *args)
+
+        monkeypatch.setattr(Claims, "settle_texts", meanwhile)
+        with pytest.raises(wukongs.StreamError, match=f"stream {MADE} is made by query r"):
+            first.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        until(lambda: all([one.name for one in engine.queries()] == ["r"] for engine in (first, second)))
+
+
+def test_a_view_whose_name_was_taken_meanwhile_leaves_the_one_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        engine.stream(MADE, batch_ms=100, timing=True)
+        settle_texts, is_first = Claims.settle_texts, [True]
+
+        def meanwhile(claims: Claims, *args: Any) -> Any:
+            if is_first:
+                is_first.clear()
+                engine.register(f"{PREFIX}REGISTER QUERY q AS {ENDS}")
+            return settle_texts(claims, *args)
+
+        monkeypatch.setattr(Claims, "settle_texts", meanwhile)
+        with pytest.raises(wukongs.StreamError, match="a query named q is registered already"):
+            engine.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        engine.update(f"{PREFIX}INSERT DATA {{ :a :p :b }}")
+        engine.settle(WAIT_S)
+        assert [one.name for one in engine.queries()] == ["q"]
 
 
 # --- the records ------------------------------------------------------------------------------------------------------

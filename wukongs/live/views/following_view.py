@@ -157,7 +157,7 @@ class FollowingView(MakesByPeriods):
         self.given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
         self._base_logged: Callable[[], object] | None = None
-        """Waits until the log of a cluster has what counts as given from the beginning."""
+        """Waits until the log of a cluster has what counts as given from the beginning; None: no need."""
         self.has_moved = False
         """It goes on at another node."""
         self._references: Int64Array = np.empty(0, np.int64)
@@ -692,6 +692,7 @@ class FollowingView(MakesByPeriods):
         """Wait until the log of the cluster has some records of what is given. Raises NodeUnavailable."""
         if self._base_logged is not None:
             self._base_logged()
+            self._base_logged = None  # a later sum takes its place
         for name, text in records:
             self._log_giving(name, text)()
 
