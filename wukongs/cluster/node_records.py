@@ -303,9 +303,10 @@ class NodeRecords:
         """One of them has come, or is new, since that was last asked."""
         self.new_views = set[str]()
         """Those that somebody is registering at this node."""
-        self._begins_views = False
+        self.begins_views = False
+        """Views begin when their records are carried out."""
         self._noted_views: dict[str, RecordedQuery] = {}
-        """Those that are to stand here once it reads what other nodes hold."""
+        """Those that are to stand here once `begin_views` is called."""
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         """Take in a committed record; what has an SN takes effect when that is exposed."""
@@ -724,10 +725,12 @@ class NodeRecords:
     # --- live views ---------------------------------------------------------------------------------------------------
 
     def _run_view(self, name: str, found: RecordedQuery) -> None:
-        """Have a live view stand here. Before this node reads what others hold, it is noted for `begin_views`."""
+        """Have a live view stand here; before `begin_views` it is noted for that. What its readers and its stream have is
+        what the log says now, which may be more than when the record came."""
         if self._views.get(name) is not None:
             return
-        if not self._begins_views:
+        found, _ = self.homes.get(name, (found, ()))
+        if not self.begins_views:
             self._noted_views[name] = found
             return
         registration = read_registration(found.payload, name)
@@ -760,12 +763,13 @@ class NodeRecords:
             )
 
     def begin_views(self) -> None:
-        """Begin the views that records have sent here so far, and from now on each when its record is carried out."""
-        self._begins_views = True
+        """Begin the views that records have sent here so far, and from now on each when its record is carried out: this
+        node reads what others hold, and knows what of its log is committed."""
+        self.begins_views = True
         noted, self._noted_views = self._noted_views, {}
         for name, found in noted.items():
             if self._me in self.homes.get(name, (found, ()))[1]:
-                self._try(found.index, partial(self._run_view, name, self.homes.get(name, (found, ()))[0]))
+                self._try(found.index, partial(self._run_view, name, found))
 
     def _change_arguments(self, name: str, found: RecordedQuery) -> None:
         """Bind or unbind what the last change of a view's arguments says, at the node where it stands."""

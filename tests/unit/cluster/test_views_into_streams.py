@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.fuzz import first_and_slow
 from tests.unit.cluster.wires import EX, WAIT_S, until
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.pushing import Writers
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.views import logged_givings
@@ -249,6 +251,38 @@ def test_nothing_is_lost_when_all_nodes_start_again(tmp_path: Path, snapshot: bo
         until(lambda: set(engine.query(graph).texts()) == content - before)
         tuples = engine.stats()["streams"][MADE]["tuples"]
         assert tuples == 9 + snapshot, "each insert is pushed once, and :z with the first period if at all"
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_the_log_has_beyond_what_a_disk_knows_to_be_committed_is_not_given_twice(
+    has_checkpoint: bool, is_signed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that loses its power has its records of the log, but nothing may say of the last ones that a majority has
+    them. It knows that once the others answer again."""
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path / "before") as nodes:
+        periods = Periods(nodes, **({"into": f"{EX}g"} if is_signed else {"timing": True}))
+        periods.update("INSERT DATA { :a :p :b }")
+        periods.end()
+        periods.check(Facts(), is_signed=is_signed)
+        if has_checkpoint:
+            periods.engine.checkpoint()
+        with monkeypatch.context() as patch:
+            patch.setattr(NodeDisk, "commit", lambda *_: None)
+            before = periods.content()
+            for name in "cd":
+                periods.update(f"INSERT DATA {{ :{name} :p :b }}")
+                periods.end()
+                periods.check(before, is_signed=is_signed)
+                before = periods.content()
+            shutil.copytree(tmp_path / "before", tmp_path / "after")
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path / "after") as nodes:
+        engine = nodes[0].engine
+        engine.update(f"{PREFIX}INSERT DATA {{ :e :p :b }}")
+        nodes[0].backend.declared(f"{EX}clock").advance(1000)
+        engine.settle(WAIT_S)
+        until(lambda: engine.stats()["streams"][MADE]["tuples"] >= 4)
+        assert engine.stats()["streams"][MADE]["tuples"] == 4
 
 
 def test_a_view_that_is_closed_ends_its_stream() -> None:
