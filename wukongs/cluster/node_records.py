@@ -725,8 +725,8 @@ class NodeRecords:
     # --- live views ---------------------------------------------------------------------------------------------------
 
     def _run_view(self, name: str, found: RecordedQuery) -> None:
-        """Have a live view stand here; before `begin_views` it is noted for that. What its readers and its stream have is
-        what the log says now, which may be more than when the record came."""
+        """Have a live view stand here; before `begin_views` it is noted for that. Its readers and its stream have what
+        the log says now, which may be more than when the record came."""
         if self._views.get(name) is not None:
             return
         found, _ = self.homes.get(name, (found, ()))

@@ -218,6 +218,30 @@ def test_the_sum_of_the_changes_stays_in_the_log_behind_what_was_there_before(mo
         periods.check(before, is_signed=False)
 
 
+def test_a_view_that_comes_back_is_not_held_by_what_it_would_have_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had computed what a period gives when it moved to the other node, which has given that meanwhile."""
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
+        periods, give = Periods(nodes, timing=True), FollowingView._give_by_log
+        has_moved = list[bool]()
+
+        def moved(view: FollowingView, *args: Any) -> None:
+            if not has_moved:
+                has_moved.append(True)
+                periods.move(0)
+                until(lambda: view.has_moved)
+            give(view, *args)
+
+        monkeypatch.setattr(FollowingView, "_give_by_log", moved)
+        periods.update("INSERT DATA { :a :p :b }")
+        periods.end()
+        periods.check(Facts(), is_signed=False)
+        before = periods.content()
+        periods.move(1)
+        periods.update("INSERT DATA { :c :p :d }")
+        periods.end()
+        periods.check(before, is_signed=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_nothing_is_lost_when_all_nodes_start_again(tmp_path: Path, snapshot: bool) -> None:
