@@ -20,6 +20,7 @@ from wukongs.cluster.pushing import Writers
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.views import logged_givings
 from wukongs.live.views.following_view import FollowingView
+from wukongs.live.views.given import Given
 from wukongs.live.views.logged_givings import Giving, LoggedGivings
 from wukongs.protocol.events import Submitted
 from wukongs.protocol.records import MoveQuery
@@ -240,6 +241,32 @@ def test_a_view_that_comes_back_is_not_held_by_what_it_would_have_given_before(m
         periods.update("INSERT DATA { :c :p :d }")
         periods.end()
         periods.check(before, is_signed=False)
+
+
+def test_what_was_there_before_is_in_the_log_though_its_texts_were_not_to_be_had_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written_rows, lost = Given.written_rows, list[bool]()
+
+    def lose(given: Given) -> str:
+        if not lost:
+            lost.append(True)
+            raise NodeUnavailable("gone")
+        return written_rows(given)
+
+    monkeypatch.setattr(Given, "written_rows", lose)
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
+        nodes[0].engine.update(f"{PREFIX}INSERT DATA {{ :z :p :z }}")
+        periods = Periods(nodes, snapshot=False, timing=True)
+        periods.engine.settle(WAIT_S)
+        assert lost
+        before = periods.content()
+        for name in "ab":
+            periods.update(f"INSERT DATA {{ :{name} :p :b }}")
+            periods.end()
+            periods.check(before, is_signed=False)
+            before = periods.content()
+            periods.move(0 if name == "a" else 1)
 
 
 @pytest.mark.slow

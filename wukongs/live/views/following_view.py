@@ -738,11 +738,11 @@ class FollowingView(MakesByPeriods):
         if self.given is None:
             self._view.install()
         else:
-            content, is_first = self._view.begin(), self.given.rows is None
+            content, logged = self._view.begin(), self.given.logged
             with self._core.lock:
                 self.given.begin_again(content, self._terms, Position(to.sn))
-            if is_first and self.given.logged is not None and not self.given.begins_whole:
-                self._base_logged = self._log_giving(*self.given.logged.begin(self.given.written_rows()))
+            if logged is not None and not (logged.is_begun or self.given.begins_whole):
+                self._base_logged = self._log_giving(*logged.begin(self.given.written_rows()))
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: DataTexts) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
