@@ -412,8 +412,8 @@ class NodeRecords:
 
     def _maker_before(self, name: str, payload: str) -> str | None:
         """Return which query or live view makes the stream already that another one would make: as _is_cycle."""
-        made, known = stream_made(payload, name), {one: query.payload for one, query in self._registered.items()}
-        return None if made is None else maker_of(made, known)
+        made = stream_made(payload, name)
+        return None if made is None else maker_of(made, {one: known.payload for one, known in self._registered.items()})
 
     def pass_over(self, record: Record) -> None:
         """Forget what came here for a record whose effect was taken over."""
