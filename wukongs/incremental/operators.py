@@ -516,8 +516,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         return joined
     lifted = evaluation.lifted
     original = None if lifted is None else lifted.original(node)
-    if lifted is not None and lifted.is_leaf(node):
-        return Refresh.of(node, evaluation, "asked for given arguments")
+    if isinstance(original, PerGraph):
+        return _each_graph(node, original, evaluation)
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
@@ -567,8 +567,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             if existing is not None and evaluation.graph_of is not None:
                 return Refresh.of(node, evaluation, "all nodes are asked which graphs there are")
             return existing or Constant(node, evaluation)
-        case PerGraph() if evaluation.graph_of is None:
-            return EachGraph.of(node, evaluation)
+        case PerGraph():
+            return _each_graph(node, node, evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice():
@@ -577,9 +577,14 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             cut = Cut(plain, (Kept(operator_of(below_cut(plain), evaluation), keys),), evaluation, keys)
             shown = names_of(node)
             return cut if names_of(plain) == shown else Linear((Project(plain, shown),), (cut,), evaluation)
-        case PerGraph():
-            return Refresh.of(node, evaluation, "all nodes are asked for each graph")
     return Refresh.of(node, evaluation, f"no rule for {type(node).__name__}")
+
+
+def _each_graph(node: Node, each: PerGraph, evaluation: Evaluation) -> Operator:
+    """Return the operator of a part that is evaluated graph by graph. node, each: as EachGraph has them."""
+    if evaluation.graph_of is not None:
+        return Refresh.of(node, evaluation, "all nodes are asked for each graph")
+    return EachGraph.of(node, each, evaluation)
 
 
 def _exists_below(node: _Summing) -> _Summing:
