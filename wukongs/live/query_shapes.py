@@ -3,8 +3,9 @@ their variables, and in the order in which triple patterns stand.
 
 The constants taken out are the subjects and objects of triple patterns and the ends of paths. Predicates, classes,
 graphs and what stands in expressions belong to the shape: a plan for others is another one. So do the names of
-variables where there is a LIMIT, which cuts rows that ORDER BY leaves equal in the order of these names. In the place of each
-constant stands a variable, a hole. Holes are filled for many queries at once (query/execution/argument_rows.py).
+variables where there is a LIMIT, which cuts rows that ORDER BY leaves equal in the order of these names. In the place
+of each constant stands a variable, a hole. Holes are filled for many queries at once
+(query/execution/argument_rows.py).
 """
 
 from __future__ import annotations
