@@ -516,8 +516,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         return joined
     lifted = evaluation.lifted
     original = None if lifted is None else lifted.original(node)
-    if lifted is not None and lifted.is_leaf(node):
-        return Refresh.of(node, evaluation, "asked for given arguments")
+    if isinstance(original, PerGraph):
+        return EachGraph.of(node, original, evaluation)
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
@@ -565,7 +565,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case GraphNames():
             return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
         case PerGraph():
-            return EachGraph.of(node, evaluation)
+            return EachGraph.of(node, node, evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice():
