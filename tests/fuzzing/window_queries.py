@@ -324,6 +324,18 @@ def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     return variables, where
 
 
+PATHS = (
+    "?s (:in|:part)+ ?x{number} .",
+    "?s :in/:part* ?x{number} .",
+    "?s (:in|:part)* ?x{number} .",
+    "?s :in?/:part ?x{number} .",
+    "?x{number} ^:part/^:in ?s .",
+    "?s :in+ :room1 . ?s :limit ?x{number} .",
+    "?s :in/:part* ?x{number} . FILTER(?x{number} != :room1)",
+)
+"""Walks over stored graphs from a sensor that a window binds."""
+
+
 def beside_stored(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     """Return patterns over windows beside parts over stored graphs alone. clause: its windows are named, or it has
     named graphs and windows without names."""
@@ -335,7 +347,8 @@ def beside_stored(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
         room = stored % f"?s :in ?x{number} ."
         house = stored % f"?s :in ?r{number} . ?r{number} :part ?x{number} ."
         limit = stored % f"?s :limit ?x{number} ."
-        part = rng.choice([room, room, house, limit])
+        walk = stored % rng.choice(PATHS).format(number=number)
+        part = rng.choice([room, house, limit, walk, walk])
         more = rng.choice(
             [
                 f"OPTIONAL {{ {part} }}",

@@ -49,7 +49,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.exploration_order import explorable_operands, is_explorable
 from wukongs.csparql.functions import depends_on_moment
-from wukongs.csparql.scope import exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.scope import exists_patterns, is_stored, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands, parts_of
 from wukongs.errors import BudgetExceeded
@@ -59,7 +59,6 @@ from wukongs.incremental.groups import Anew, Grouped, is_argument
 from wukongs.incremental.leaves import DeltaJoin, is_of_stored, names_of
 from wukongs.incremental.lookups import Kept, Operator, Whole
 from wukongs.incremental.operators import operator_lines, operator_of, operators_of
-from wukongs.incremental.sources import is_stored
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.window_join import RowWise, WindowJoin
 from wukongs.incremental.zset import ZSet
@@ -103,13 +102,13 @@ _NOTHING = Change(EMPTY, EMPTY, EMPTY, EMPTY)
 _FOLLOWED = frozenset(
     (
         *("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept"),
-        *("constant", "top-k", "explored", "per graph"),
+        *("constant", "top-k", "explored"),
     )
 )
 """The kinds of operators that read nothing but the rows below them, or stored graphs; beside those of DeltaJoin."""
 _JOINS = frozenset(("join", "flag", "reduce"))
-_READS = PathPattern | Service | TripleParts
-"""Nodes that read graphs in other ways than by triple patterns."""
+_OF_STORED = ("delta join", "per graph", "search")
+"""How the kinds of operators begin that follow the change of stored graphs."""
 
 
 @dataclass(slots=True)
@@ -196,10 +195,13 @@ class Part:
     """The kinds of operators from the top down."""
     reads_stored: bool = field(init=False)
     """Whether a part of it reads stored graphs alone."""
+    _searches: bool = field(init=False)
+    """Whether that has a path."""
 
     def __post_init__(self) -> None:
         self._kinds = frozenset(operator.kind for _, operator in operators_of(self.top))
-        self.reads_stored = any(kind.startswith("delta join") or kind == "per graph" for kind in self._kinds)
+        self.reads_stored = any(kind.startswith(_OF_STORED) for kind in self._kinds)
+        self._searches = any(kind.startswith("search") for kind in self._kinds)
 
     @property
     def kept(self) -> tuple[WindowJoin, ...]:
@@ -308,6 +310,7 @@ class Part:
                 difference = top.last_rows()
             if goes_on:
                 used |= {_MECHANISMS[top.kind], _MECHANISMS[self.top.kind]}
+                used |= {Mechanism.SEARCHED} if self._searches else set()
             if self.cut is not None and top is not self.cut and self._is_worth_cutting(moves, goes_on=False):
                 self.cut.resume(stored.stored)
                 self._is_of_numbers = self.cut.is_of_numbers
@@ -581,9 +584,9 @@ class Maintained:
 
     def _reads_otherwise(self, node: object) -> bool:
         """Return whether a node reads graphs in a way that no operator beside windows follows."""
-        if isinstance(node, PerGraph):
+        if isinstance(node, PerGraph | PathPattern):
             return not is_stored(node.graph, self._evaluation.clause)
-        return isinstance(node, _READS)
+        return isinstance(node, Service | TripleParts)
 
     def _join_of(self, node: Node) -> WindowJoin | None:
         """Return what keeps the matches of patterns; None if it is another node, or they cannot be kept."""
@@ -614,7 +617,7 @@ def _split(node: Node, clause: DatasetClause) -> Node | None:
 def _is_followed(found: tuple[int, Operator]) -> bool:
     """Return whether an operator, with its depth, has what it needs in a firing."""
     kind = found[1].kind
-    return kind in _FOLLOWED or kind.startswith("delta join")
+    return kind in _FOLLOWED or kind.startswith(_OF_STORED)
 
 
 def _cut_of(node: Slice, evaluation: Evaluation) -> Cut | None:

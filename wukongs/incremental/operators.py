@@ -533,8 +533,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Linear.of(node, evaluation)
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
-        case PathPattern() if evaluation.leaf is None:
-            return Reached.of(node, evaluation) or Searched.of(node, evaluation)
+        case PathPattern():
+            return (Reached.of(node, evaluation) if evaluation.leaf is None else None) or Searched.of(node, evaluation)
         case Join():
             is_whole = (lambda one: False) if lifted is None else lifted.is_leaf
             ordered = with_ties(paths_last(node, evaluation, is_whole), is_whole)
