@@ -337,10 +337,31 @@ def _takes_filter(side: Node, condition: Expression, seen: frozenset[Variable]) 
     return is_closed and not exists_patterns(condition)
 
 
+# --- DISTINCT below ORDER BY ------------------------------------------------------------------------------------------
+
+
+def distinct_first(node: Node) -> Node:
+    """Order distinct rows, in the place of all rows, below a LIMIT: Distinct(Project(OrderBy(P, c), v)) =
+    OrderBy(Distinct(Project(P, v)), c) if c mentions variables of v alone, and evaluates no pattern.
+
+    Equal rows have equal places in the order. Fewer rows are ordered then, and what LIMIT cuts are the rows themselves:
+    their change is known where that of the rows below DISTINCT is (incremental/cuts.py)."""
+    node = map_children(node, distinct_first)
+    match node:
+        case Slice(pattern=Distinct(pattern=Project(pattern=OrderBy() as ordering, variables=variables))):
+            mentioned = NO_VARIABLES.union(*(expression_variables(one) for one, _ in ordering.conditions))
+            has_exists = any(exists_patterns(one) for one, _ in ordering.conditions)
+            if mentioned <= {*variables} and not has_exists and per_row_function(ordering.conditions) is None:
+                below = Distinct(Project(ordering.pattern, variables))
+                return replace(node, pattern=replace(ordering, pattern=below))
+    return node
+
+
 RULES: tuple[Callable[[Node], Node], ...] = (
     sink_joins,  # OPTIONAL comes after the patterns joined to it, so that more triple patterns are neighbours
     lift_filters,  # a filter of a nested group leaves it, so that its triple patterns can be planned with the others
     merge_bgps,
     split_filters,
     push_filters,
+    distinct_first,
 )

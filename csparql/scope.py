@@ -9,6 +9,8 @@ from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
     Call,
+    DatasetClause,
+    DefaultGraph,
     Distinct,
     Exists,
     Expression,
@@ -34,7 +36,7 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.paths import is_nullable
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.terms import Term, Variable
 
 NO_VARIABLES: frozenset[Variable] = frozenset()
 
@@ -173,6 +175,18 @@ def exists_patterns(expression: Expression) -> tuple[Exists, ...]:
             return exists_patterns(argument)
         case _:
             return ()
+
+
+def is_stored(graph: GraphRef, clause: DatasetClause) -> bool:
+    """Return whether a graph reference is matched in stored graphs alone, and in no window."""
+    match graph:
+        case DefaultGraph():
+            return all(window.named for window in clause.windows)
+        case Variable():
+            return not any(window.named for window in clause.windows)
+        case Term(name=name):
+            return all(window.name != name for window in clause.windows)
+    return True
 
 
 def may_be_bound_first(node: Node, variable: Variable) -> bool:

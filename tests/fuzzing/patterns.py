@@ -172,8 +172,15 @@ class PatternMaker:
         ]
         return tree("element", "PATH", tree("more", "", ends[0], self.path(2), ends[1], "."))
 
+    def _nullable_sequence(self) -> Tree:
+        """Make a repeated path of two parts that both may have no length."""
+        first, second = (tree("path", "", "(", self.path(0), f"){self.rng.choice('*?')}") for _ in range(2))
+        return tree("path", "nullable sequence", "(", first, "/", second, f"){self.rng.choice('*+?')}")
+
     def path(self, depth: int) -> Tree:
         kind = self.rng.choice("//|^*+?!l" if depth > 0 else "ll!")
+        if depth > 1 and self.rng.random() < 0.15:
+            return self._nullable_sequence()
         if kind == "l":
             return tree("path", "", self.rng.choice(EDGES * 3 + PREDICATES))
         if kind == "!":

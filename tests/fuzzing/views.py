@@ -50,7 +50,10 @@ PATHS_SHARE = 0.3
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
 RARE, RARE_FACTOR = (
-    ("refresh", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"),
+    (
+        *("search", "search (from a constant)", "flag (with exists)", "per graph (and others)"),
+        *("graph names for each argument", "per graph for each argument", "nullable sequence for each argument"),
+    ),
     13,
 )
 """These operators have to be in a smaller share: few texts need them."""
@@ -61,10 +64,11 @@ EMBEDDED_OF = 36
 TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
-    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
+    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists"),
     *("iterate", "origins", "search", "search (from a constant)", "flag (with exists)", "per graph (and others)"),
     *("template", "constant", "groups", "distinct", "content", "graph names", "per graph"),
     *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
+    *("graph names for each argument", "per graph for each argument", "nullable sequence for each argument"),
 )
 RULE = f"PREFIX : <{EX}> RULE made: CONSTRUCT {{ ?x {EDGES[1]} ?z }} WHERE {{ ?x {EDGES[0]} ?y . ?y {EDGES[0]} ?z }}"
 STREAM = f"{EX}stream"
@@ -115,6 +119,16 @@ class Followed:
         assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
         names = () if is_graph else (*([ARGUMENT] if self.names else []), *self.query.variables)
         return answers.of_rows(list(self.sum.elements()), names, is_graph)
+
+    def mechanisms(self) -> set[str]:
+        """Return the kinds of its operators; in a view with arguments also those that arguments have a rule for."""
+        kinds = {operator.kind for _, operator in operators_of(self.view.operators)}
+        if self.names:
+            own = {
+                f"{kind.removesuffix(' (and others)')} for each argument" for kind in kinds | {*operators(self.tree)}
+            }
+            kinds |= own.intersection(KINDS)
+        return kinds
 
     def rows_of(self, number: int) -> list[tuple[str | None, ...]]:
         """Return the rows of one argument, without its number."""
@@ -219,7 +233,7 @@ def fuzz_life(seed: str, face: str | None = None) -> Lives:
             other.read()
             assert answers.same(other.answer(), one.answer()), f"seed {seed}: {text_of(one.tree)}"
             if one.moved and isinstance(one.view, wukongs.LiveView):
-                lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)})
+                lives.moved.update(one.mechanisms())
     return lives
 
 
@@ -239,6 +253,8 @@ def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Ran
     names = sorted({name[1:] for name in re.findall(r"\?[a-z]\b", head)})
     if names and rng.random() < ARGUMENTS_SHARE_OF_VIEWS:
         found.names = tuple(rng.sample(names, min(len(names), rng.choice((1, 1, 2)))))
+        if "g" in names and "g" not in found.names and rng.random() < 0.5:
+            found.names = ("g", *found.names[1:])
         found.put(rng, lambda rows: options.update(bindings=rows))
     try:
         found.view = engine.register(text, **options)

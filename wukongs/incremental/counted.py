@@ -14,7 +14,7 @@ from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.counted_rows import CountedRows, Touched
 from wukongs.query.plans.deltas import Moves
-from wukongs.store.batch_set import BatchSet
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
 
 
@@ -40,6 +40,11 @@ class Counted:
         return "distinct" if self.is_distinct else "content"
 
     @property
+    def count(self) -> int:
+        """The distinct rows."""
+        return self.rows.count
+
+    @property
     def kept_bytes(self) -> int:
         return self.rows.size_bytes
 
@@ -54,7 +59,7 @@ class Counted:
             self._add_moves(below, below.all_rows())
         else:
             self._add(below.begin(stored))
-        return self.content()
+        return self.content(stored)
 
     @noted
     def change(self, change: Change) -> ZSet:
@@ -73,15 +78,14 @@ class Counted:
         weights: Int64Array = np.repeat(np.array([1, -1]), [len(inserted), len(deleted)])
         return ZSet(self._table(np.concatenate((inserted, deleted))), weights)
 
-    def content(self) -> ZSet:
-        """Return the rows; they stay."""
+    def content(self, stored: BatchSet) -> ZSet:
         slots = self.rows.slots()
         counts = np.ones(len(slots), np.int64) if self.is_distinct else self.rows.counts[slots]
         return ZSet(self._table(slots), counts)
 
     def solutions(self) -> BindingTable:
         """Return the content as a bag."""
-        return self._table(self.rows.slots()) if self.is_distinct else self.content().repeated()
+        return self._table(self.rows.slots()) if self.is_distinct else self.content(EMPTY).repeated()
 
     def _add_moves(self, below: WindowJoin, moves: Moves) -> Touched:
         places = list(map(below.layout.index, self.variables))

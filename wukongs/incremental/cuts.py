@@ -11,17 +11,17 @@ from wukongs.csparql.scope import exists_patterns, is_ordered, node_expressions
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.leaves import names_of
-from wukongs.incremental.lookups import Kept, noted
+from wukongs.incremental.lookups import Kept, Whole, noted
 from wukongs.incremental.versions import Change, Evaluation, leaf
-from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.operators import operators as tables
 from wukongs.query.rows import numbered, stable_order
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.term_ids import is_inlined
 
-MARGIN, MARGIN_OF_EACH = 256, 32
+MARGIN, MARGIN_OF_EACH = 64, 32
 """The first rows are kept: those that LIMIT leaves, and MARGIN more, of each argument MARGIN_OF_EACH more. No other row
 is read until so many of them were deleted."""
 
@@ -30,14 +30,14 @@ is read until so many of them were deleted."""
 class Cut:
     """LIMIT and OFFSET, in the order of ORDER BY and then in canonical order.
 
-    children: the rows below the ORDER BY, kept, or matches over windows.
+    children: the rows below the ORDER BY: kept, with `keys`; else any whose content can be had.
     keys: the number of the argument, in a view with arguments: the rows of each are cut apart. Else none.
     _first: the first rows below, of each key; equal ones add up.
     _longer: the keys that have others behind these.
     _content: the rows that are left, if there are no keys."""
 
     node: Slice
-    children: tuple[Kept | WindowJoin]
+    children: tuple[Whole]
     evaluation: Evaluation
     keys: tuple[Variable, ...] = ()
     touched: int = field(default=0, init=False)
@@ -65,13 +65,28 @@ class Cut:
             node = node.pattern
         return None if self.node.limit is None else self.node.offset + self.node.limit
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether the first rows are ordered by numbers that their ids carry, before all else."""
+        ordering = ordering_of(self.node)
+        first = None if ordering is None else ordering.conditions[0][0]
+        rows = self._first.rows().table
+        return isinstance(first, Variable) and first in rows.variables and bool(is_inlined(rows.column(first)).all())
+
     def forget(self) -> None:
         """Keep nothing until `begin`."""
         self._first, self._longer = Arranged(self.keys), set()
 
     def begin(self, stored: BatchSet) -> ZSet:
+        return self._begun(self.children[0].begin(stored), stored)
+
+    def resume(self, stored: BatchSet) -> ZSet:
+        """Begin with the content below, which has followed a change."""
+        return self._begun(self.children[0].content(stored), stored)
+
+    def _begun(self, below: ZSet, stored: BatchSet) -> ZSet:
         self.forget()
-        rows = self._ordered_ones(self.children[0].begin(stored))
+        rows = self._ordered_ones(below)
         if self.wanted is not None:
             rows = self._first_of(rows, stored)
             self._first = self._first.plus(rows)
@@ -93,7 +108,10 @@ class Cut:
         else:
             before = self._first.with_keys(changed.table)
             after = self._moved(before, changed, change.after)
-            self._first = self._first.plus(after.plus(before.negated()).consolidated())
+            moved = after.plus(before.negated()).consolidated()
+            if not len(moved):
+                return ZSet.empty(names_of(self.node))
+            self._first = self._first.plus(moved)
         now = self._cut(after, change.after)
         was = self._cut(before, change.before) if self.keys else self._content
         if not self.keys:
@@ -126,7 +144,7 @@ class Cut:
         lacking = self._lacking(found, changed)
         if not len(lacking):
             return found
-        refilled = self._rows_of(lacking)
+        refilled = self._rows_of(lacking, stored)
         kept = np.flatnonzero(~np.isin(self._keys_of(found), lacking))
         self._longer.difference_update(lacking.tolist())
         return found.take(kept).plus(self._first_of(refilled, stored))
@@ -142,13 +160,13 @@ class Cut:
         np.add.at(counts, np.searchsorted(asked, own[rows]), first.weights[rows])
         return asked[counts < self.wanted]
 
-    def _rows_of(self, keys: Int64Array) -> ZSet:
+    def _rows_of(self, keys: Int64Array, stored: BatchSet) -> ZSet:
         """Return all rows below of some keys, after the change."""
         (below,) = self.children
-        if isinstance(below, WindowJoin):
-            return self._ordered_ones(ZSet.of(below.table()))
-        asked = BindingTable(self.keys, (keys,) if self.keys else (), len(keys))
-        return self._ordered_ones(below.after.with_keys(asked))
+        if not self.keys:
+            return self._ordered_ones(below.content(stored))
+        assert isinstance(below, Kept), self.node
+        return self._ordered_ones(below.after.with_keys(BindingTable(self.keys, (keys,), len(keys))))
 
     def _first_of(self, rows: ZSet, stored: BatchSet, known: ZSet | None = None) -> ZSet:
         """Return the first rows of each key, if there are more than are kept.
@@ -160,7 +178,8 @@ class Cut:
         assert wanted is not None, self.node
         if not len(rows):
             return rows
-        rows = self._in_order(rows, stored)
+        most = wanted + (margin if known is None else 2 * margin)
+        rows = self._in_order(rows, stored, None if self.keys else most + 1)
         keys = self._keys_of(rows)
         if known is not None and self._longer:
             places = _last_places(keys, _is_among(rows, known))
@@ -170,16 +189,17 @@ class Cut:
         totals = np.bincount(of, rows.weights, len(firsts))
         before = np.cumsum(rows.weights) - rows.weights  # the rows before one, equal ones repeated
         before -= before[firsts][of]
-        is_long = totals > wanted + (margin if known is None else 2 * margin)
+        is_long = totals > most
         self._longer.update(keys[firsts[is_long]].tolist())
         return rows.take(np.flatnonzero(~is_long[of] | (before < wanted + margin)))
 
-    def _in_order(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        """Return distinct rows in the order in which they are cut, those of one key beside each other."""
+    def _in_order(self, rows: ZSet, stored: BatchSet, limit: int | None) -> ZSet:
+        """Return distinct rows in the order in which they are cut, those of one key beside each other. limit: more rows
+        are not needed; None: all are."""
         known, ordering = leaf(rows.variables), ordering_of(self.node)
-        part: Node = Slice(known, 0, None) if ordering is None else replace(ordering, pattern=known)
+        part = Slice(known if ordering is None else replace(ordering, pattern=known), 0, limit)
         ordered = tables.project(self.evaluation.run_over(part, stored, (known, rows.table)), rows.variables)
-        places, _ = numbered(tables.union(rows.table, ordered).columns, 2 * len(rows))
+        places, _ = numbered(tables.union(rows.table, ordered).columns, len(rows) + ordered.length)
         place_of = np.empty(len(rows), np.int64)
         place_of[places[: len(rows)]] = np.arange(len(rows))
         rows = rows.take(place_of[places[len(rows) :]])

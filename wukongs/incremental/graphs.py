@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wukongs.csparql.algebra import GraphNames, PathPattern, PerGraph, TriplePattern
+from wukongs.csparql.algebra import GraphNames, Node, PathPattern, PerGraph, TriplePattern
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import parts_of
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.interests import Interests
-from wukongs.incremental.leaves import names_of
+from wukongs.incremental.leaves import DeltaJoin, names_of
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.sources import StoredGraphs, member_of
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.argument_rows import NUMBER
+from wukongs.query.operators import operators as tables
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 
@@ -85,12 +87,17 @@ class ExistingGraphs:
 @dataclass(slots=True)
 class EachGraph:
     """`GRAPH ?g { ... }` with a pattern that counts or cuts the rows of a graph: evaluated for the graphs that a change
-    touches, before it and after it.
+    touches, before it and after it. In a view with arguments, for each of these; where they name the graph, for those
+    of the touched graphs; and for all graphs of an argument that was bound or unbound.
 
+    node: of whose solutions these are.
+    each: the part that is evaluated graph by graph: node itself, or what is joined with the arguments in it.
     elsewhere: tells whether a change concerns the parts of the pattern that read other graphs: then it is evaluated for
-    all graphs, and compared with the content, which is kept for that; None: there are no such parts."""
+    all graphs, and compared with the content, which is kept for that; None: there are no such parts.
+    children: nothing, or the operator of the arguments."""
 
-    node: PerGraph
+    node: Node
+    each: PerGraph
     evaluation: Evaluation
     graphs: StoredGraphs
     elsewhere: Interests | None = None
@@ -99,14 +106,18 @@ class EachGraph:
     _content: Arranged = field(init=False)
 
     def __post_init__(self) -> None:
-        self._content = Arranged((self.node.graph,))
+        self._content = Arranged((self.each.graph,))
 
     @staticmethod
-    def of(node: PerGraph, evaluation: Evaluation) -> EachGraph:
+    def of(node: Node, each: PerGraph, evaluation: Evaluation) -> EachGraph:
+        """node, each: as the fields."""
         reads = TriplePattern | PathPattern | GraphNames | PerGraph
-        others = tuple(one for one in parts_of(node.pattern) if isinstance(one, reads) and one.graph != node.graph)
+        others = tuple(one for one in parts_of(each.pattern) if isinstance(one, reads) and one.graph != each.graph)
         elsewhere = Interests(others, evaluation) if others else None
-        return EachGraph(node, evaluation, StoredGraphs.of(node.graph, evaluation.clause), elsewhere)
+        graphs = StoredGraphs.of(each.graph, evaluation.clause)
+        lifted = None if node is each else evaluation.lifted
+        bound = None if lifted is None else DeltaJoin.of(lifted.arguments, evaluation)
+        return EachGraph(node, each, evaluation, graphs, elsewhere, () if bound is None else (bound,))
 
     @property
     def kind(self) -> str:
@@ -121,25 +132,25 @@ class EachGraph:
         return self._content.size_bytes
 
     def begin(self, stored: BatchSet) -> ZSet:
-        found = ZSet.of(self.evaluation.run(self.node, stored))
+        found = self._whole(stored)
         if self.keeps:
-            self._content = Arranged((self.node.graph,)).plus(found.project(names_of(self.node)).consolidated())
+            self._content = Arranged((self.each.graph,)).plus(found.consolidated())
         return found
 
     @noted
     def change(self, change: Change) -> ZSet:
-        if self.elsewhere is None:
-            names = self._touched(change)
-            before, after = (self._rows(names, read) for read in (change.before, change.after))
-            return after.plus(before.negated()).consolidated()
-        if self.elsewhere(change):
-            before, after = self._content.rows(), ZSet.of(self.evaluation.run(self.node, change.after))
+        if self.elsewhere is not None and self.elsewhere(change):
+            found = self._whole(change.after).plus(self._content.rows().negated())
         else:
             names = self._touched(change)
-            before = self._content.with_keys(_table(self.node.graph, names))
-            after = self._rows(names, change.after)
-        found = after.project(names_of(self.node)).plus(before.negated()).consolidated()
-        self._content = self._content.plus(found)
+            asked = _table(self.each.graph, names)
+            before = self._content.with_keys(asked) if self.keeps else self._rows(asked, change.before)
+            found = self._rows(asked, change.after).plus(before.negated())
+            for child in self.children:
+                found = found.plus(self._of_bound(child.change(change), names, change))
+        found = found.project(names_of(self.node)).consolidated()
+        if self.keeps:
+            self._content = self._content.plus(found)
         return found
 
     def _touched(self, change: Change) -> Int64Array:
@@ -151,12 +162,42 @@ class EachGraph:
         declared = (name for name in names if np.isin(member_of(name, evaluation.resolve).graphs, touched).any())
         return evaluation.terms.ids([iri(name).text for name in declared])
 
-    def _rows(self, names: Int64Array, stored: BatchSet) -> ZSet:
-        """Return the rows of some graphs. A graph that no clause declares has rows only if it exists."""
+    def _whole(self, stored: BatchSet) -> ZSet:
+        """Return the content."""
+        evaluation, names = self.evaluation, names_of(self.node)
+        if not self.children:
+            return ZSet.of(evaluation.run(self.each, stored)).project(names)
+        bound = self.children[0].begin(stored).table
+        return ZSet.of(evaluation.run_given(self.each, stored, bound, NUMBER)).project(names)
+
+    def _of_bound(self, arguments: ZSet, names: Int64Array, change: Change) -> ZSet:
+        """Return the change that follows from arguments that were bound (+1) and unbound (-1). names: of the graphs
+        whose rows are in the change already."""
         found = ZSet.empty(names_of(self.node))
-        if self.evaluation.clause.is_empty:
-            names = names[self.evaluation.existing(names, stored)]
-        for at in range(len(names)):
-            given = _table(self.node.graph, names[at : at + 1])
-            found = found.plus(ZSet.of(self.evaluation.run_for(self.node.pattern, stored, given)))
+        for sign, stored in ((1, change.after), (-1, change.before)):
+            bound = arguments.take(np.flatnonzero(arguments.weights == sign)).table
+            if bound.length:
+                found = found.plus(ZSet.of(self.evaluation.run_given(self.each, stored, bound, NUMBER), sign))
+        return found.take(np.flatnonzero(~np.isin(found.table.column(self.each.graph), names)))
+
+    def _rows(self, asked: BindingTable, stored: BatchSet) -> ZSet:
+        """Return the rows of some graphs. A graph that no clause declares has rows only if it exists. asked: the names
+        of the graphs."""
+        found, each, evaluation = ZSet.empty(names_of(self.node)), self.each, self.evaluation
+        if evaluation.clause.is_empty:
+            asked = asked.take(np.flatnonzero(evaluation.existing(asked.columns[0], stored)))
+        given, number = self._given(asked, stored)
+        for at in range(asked.length):
+            one = tables.join(asked.take(np.array([at])), given, evaluation.limits.rows_max)
+            if one.length:
+                found = found.plus(ZSet.of(evaluation.run_given(each.pattern, stored, one, number)))
         return found.project(names_of(self.node))
+
+    def _given(self, asked: BindingTable, stored: BatchSet) -> tuple[BindingTable, Variable | None]:
+        """Return the arguments for which some graphs are evaluated, and the variable that tells them apart."""
+        lifted = self.evaluation.lifted
+        if not self.children or lifted is None:
+            return BindingTable.unit(), None
+        if self.each.graph in lifted.hidden:
+            return self.evaluation.explored(lifted.arguments, asked, stored), NUMBER
+        return self.children[0].begin(stored).table if asked.length else BindingTable.empty(), NUMBER

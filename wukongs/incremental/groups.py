@@ -132,6 +132,10 @@ class Grouped:
         return Grouped(node, (child,), evaluation, rows, layout, rows.groups(layout), anew)
 
     @property
+    def count(self) -> int:
+        return self.groups.count
+
+    @property
     def kept_bytes(self) -> int:
         return 0 if self._anew is not None else self.groups.size_bytes
 
@@ -148,7 +152,7 @@ class Grouped:
             else:
                 moves = self._moved(below.begin(stored).consolidated(), is_anew=True)
             if self.groups.move(moves, self.evaluation.terms):
-                return ZSet.of(self.solutions())
+                return self.content(stored)
             self._go_on_anew()
         assert self._anew is not None
         return self._anew.begin(stored)
@@ -188,6 +192,9 @@ class Grouped:
         assert self.groups.rows_before is not None, self.node
         terms = self.evaluation.terms
         return self.rows.table(self.groups.rows_after(terms), terms), self.rows.table(self.groups.rows_before, terms)
+
+    def content(self, stored: BatchSet) -> ZSet:
+        return ZSet.of(self.solutions())
 
     def solutions(self) -> BindingTable:
         """Return the groups, as long as they are kept exactly."""

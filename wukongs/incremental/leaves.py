@@ -20,7 +20,7 @@ from wukongs.csparql.algebra import (
     TriplePattern,
     WrittenGraph,
 )
-from wukongs.csparql.scope import exists_patterns, possible_variables
+from wukongs.csparql.scope import exists_patterns, is_stored, possible_variables
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import map_children, parts_of
 from wukongs.incremental.interests import Interests
@@ -28,7 +28,6 @@ from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.sources import (
     StoredGraphs,
     has_triple,
-    is_stored,
     matches_in,
     may_have_subject,
     subjects_in,

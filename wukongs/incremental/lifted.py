@@ -15,6 +15,8 @@ from wukongs.csparql.algebra import (
     Bgp,
     Call,
     Distinct,
+    Exists,
+    Expression,
     Extend,
     Filter,
     GraphNames,
@@ -26,15 +28,17 @@ from wukongs.csparql.algebra import (
     Node,
     OrderBy,
     PathPattern,
+    PerGraph,
     Project,
     Query,
     Slice,
+    TermOrVariable,
     TripleParts,
     TriplePattern,
     Union,
-    Values,
+    WrittenGraph,
 )
-from wukongs.csparql.paths import is_nullable
+from wukongs.csparql.paths import is_nullable, links_count, reaches_outside
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import (
     certain_variables,
@@ -44,7 +48,7 @@ from wukongs.csparql.scope import (
     node_expressions,
 )
 from wukongs.csparql.terms import XSD, Term, Variable, iri
-from wukongs.incremental.walkable import walked
+from wukongs.incremental.walkable import LINKS_MAX, walked
 from wukongs.query.execution.argument_rows import NUMBER, BoundQuery
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH, ARGUMENTS_IRI
 from wukongs.store.term_ids import integer_ids
@@ -78,7 +82,6 @@ class Lifted:
     arguments: Bgp = field(init=False)
     free: list[Node] = field(default_factory=list)
     _originals: dict[int, tuple[Node, Node]] = field(default_factory=dict)
-    _leaves: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.arguments = Bgp(
@@ -105,8 +108,8 @@ class Lifted:
         return None if found is None else found[1]
 
     def is_leaf(self, node: Node) -> bool:
-        """Whether a part is evaluated for given arguments: it has no patterns of its own that could be joined."""
-        return id(node) in self._leaves
+        """Whether a part is evaluated for given arguments, and is no join of others."""
+        return isinstance(self.original(node), PerGraph)
 
     def _lift(self, node: Node) -> Node:
         """Return a part with the number and the terms of an argument in each solution."""
@@ -135,15 +138,10 @@ class Lifted:
                 return Project(self._lift(pattern), (*variables, *self.variables))
             case Filter() | Extend() | Distinct() | OrderBy() | Slice():
                 return replace(node, pattern=self._lift(node.pattern))
-            case PathPattern() if (found := self._lifted_path(node)) is not None:
-                return found
-            case TripleParts():
-                return Join(self.arguments, node)
+            case PathPattern():
+                return self._lifted_path(node)
             case _:
-                lifted = Join(self.arguments, node)
-                if not isinstance(node, Values):
-                    self._leaves.add(id(lifted))
-                return lifted
+                return Join(self.arguments, node)
 
     def _side(self, node: Node, needs: bool) -> Node:
         if needs:
@@ -152,20 +150,19 @@ class Lifted:
             self.free.append(node)
         return node
 
-    def _lifted_path(self, node: PathPattern) -> Node | None:
-        """Return a path with the number and the terms of an argument; None if it can only be asked for given terms.
+    def _lifted_path(self, node: PathPattern) -> Node:
+        """Return a path with the number and the terms of an argument.
 
-        A path leads from a term as from any node, but that it leads from one that the graph does not know to itself,
+        A path leads from a term as from any node, but that it may lead from one that the graph does not know to itself,
         if it may have no length. So walks between two nodes and those of no length are parts of their own."""
         ends = node.subject, node.object
         if not is_nullable(node.path) or not any(isinstance(end, Variable) and end.is_argument for end in ends):
             return Join(self.arguments, node)
-        path = walked(node.path)
-        if isinstance(node.graph, GraphVersion) or (path is not None and is_nullable(path)):
-            return None
-        nowhere = self._of_no_length(node)
+        path, nowhere = walked(node.path), self._of_no_length(node)
         if path is None or node.subject == node.object:
             return nowhere
+        if links_count(path, False) > LINKS_MAX:
+            path = node.path
         walks = Join(self.arguments, Filter(Call("!", (Call("SAMETERM", ends),)), replace(node, path=path)))
         return Union(walks, nowhere)
 
@@ -177,6 +174,9 @@ class Lifted:
             found = Join(found, GraphNames(node.graph))
         bound = {*self.variables, node.graph}
         ends = (node.subject, node.object) if node.subject in bound else (node.object, node.subject)
+        given = (isinstance(end, Term) or end.is_argument for end in (node.subject, node.object))
+        if not reaches_outside(node.path, *given):
+            found = Filter(_is_node(ends[0], node.graph), found)
         for known, other in (ends, (Term(_NO_LENGTH), node.length)):
             if isinstance(other, Variable) and other not in bound:
                 found = Extend(found, other, known)
@@ -193,7 +193,7 @@ class Lifted:
     def _is_closed(self, node: Node) -> bool:
         """Whether the solutions for an argument are those that bind its terms, with the hidden variables left free."""
         match node:
-            case Bgp() | TripleParts():
+            case Bgp() | TripleParts() | GraphNames():
                 return True
             case Filter(pattern=pattern) | Extend(pattern=pattern):
                 [expression] = node_expressions(node)
@@ -210,3 +210,10 @@ class Lifted:
         if counts[0] != counts[1]:
             return counts[0] > counts[1]
         return isinstance(left, Bgp) or not isinstance(right, Bgp)
+
+
+def _is_node(term: TermOrVariable, graph: WrittenGraph) -> Expression:
+    """Return the condition that a graph has a triple of a term."""
+    predicate, other = Variable(".predicate"), Variable(".other")
+    triples = (TriplePattern(term, predicate, other, graph), TriplePattern(other, predicate, term, graph))
+    return Call("||", tuple(Exists(Bgp((triple,))) for triple in triples))

@@ -59,6 +59,13 @@ class Operator(Protocol):
         """Return the difference of the content, consolidated."""
 
 
+class Whole(Operator, Protocol):
+    """An operator whose content can be had after a change, without evaluating what is below it."""
+
+    def content(self, stored: BatchSet) -> ZSet:
+        """Return the content. stored: the graph after the change."""
+
+
 _Changing = TypeVar("_Changing", bound=Operator)
 
 
@@ -142,6 +149,9 @@ class Kept:
         found = self.below.change(change)
         self.before, self.after = self.after, self.after.plus(found)
         return found
+
+    def content(self, stored: BatchSet) -> ZSet:
+        return self.after.rows()
 
     def at(self, side: Side) -> Arranged:
         return self.before if side is Side.BEFORE else self.after

@@ -8,7 +8,8 @@ filters, BIND, projections.
 
 Beside patterns over windows stand parts that read stored graphs alone, such as an OPTIONAL that looks names up. These
 are those of live views, which keep nothing of triple patterns, and follow the change of the stored graph between the
-SNs of two firings. LIMIT keeps the first rows in order (cuts.py).
+SNs of two firings. LIMIT keeps the first rows in order (cuts.py), also
+of groups and of distinct rows where these are many.
 
 An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them begins
 anew with all rows.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, islice
 from operator import not_
-from typing import NamedTuple, TypeAlias, TypeGuard
+from typing import NamedTuple, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -48,7 +49,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.exploration_order import explorable_operands, is_explorable
 from wukongs.csparql.functions import depends_on_moment
-from wukongs.csparql.scope import exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.scope import exists_patterns, is_stored, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands, parts_of
 from wukongs.errors import BudgetExceeded
@@ -56,9 +57,8 @@ from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.groups import Anew, Grouped, is_argument
 from wukongs.incremental.leaves import DeltaJoin, is_of_stored, names_of
-from wukongs.incremental.lookups import Kept, Operator
+from wukongs.incremental.lookups import Kept, Operator, Whole
 from wukongs.incremental.operators import operator_lines, operator_of, operators_of
-from wukongs.incremental.sources import is_stored
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.window_join import RowWise, WindowJoin
 from wukongs.incremental.zset import ZSet
@@ -81,6 +81,9 @@ PARTS_MAX = 8
 """Rows are kept of at most this number of parts of a query."""
 CUT_MIN = 5_000
 """The first rows of LIMIT are kept if so many rows are below, while there are half as many."""
+CUT_NUMBERS_MIN = 80_000
+"""In the place of CUT_MIN for groups and distinct rows in the order of numbers: the first ones are soon found among
+all, which are kept."""
 STAY_MIN = 20
 """Rows are followed by DISTINCT and by joins once there are so many for each that was inserted or deleted, while there
 are half as many: a row that is followed costs more than one that is evaluated with all others."""
@@ -99,13 +102,13 @@ _NOTHING = Change(EMPTY, EMPTY, EMPTY, EMPTY)
 _FOLLOWED = frozenset(
     (
         *("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept"),
-        *("constant", "top-k", "explored", "per graph"),
+        *("constant", "top-k", "explored"),
     )
 )
 """The kinds of operators that read nothing but the rows below them, or stored graphs; beside those of DeltaJoin."""
 _JOINS = frozenset(("join", "flag", "reduce"))
-_READS = PathPattern | Service | TripleParts
-"""Nodes that read graphs in other ways than by triple patterns."""
+_OF_STORED = ("delta join", "per graph", "search")
+"""How the kinds of operators begin that follow the change of stored graphs."""
 
 
 @dataclass(slots=True)
@@ -172,6 +175,8 @@ class Part:
     top: WindowJoin | Grouped | Counted | Cut
     joins: tuple[WindowJoin, ...]
     alone: tuple[WindowJoin, ...]
+    cut: Cut | None = None
+    """LIMIT above the rows of `top`, which are groups or distinct ones."""
     estimated_rows: float = 0.0
     """The rows of all steps of the plans that evaluate the patterns of `alone` anew."""
     is_split: bool = False
@@ -180,16 +185,23 @@ class Part:
     """Whether the leaves have many more rows than the executor would look at: then only those of `alone` are kept."""
     _is_in_step: bool = False
     """Whether what is above the leaves has followed their last change."""
+    _is_cut_in_step: bool = False
+    """Whether LIMIT has, too."""
+    _is_of_numbers: bool = False
+    """Whether it was seen to go by the order of numbers."""
     _refusals: _Refusals = field(default_factory=_Refusals)
     _refusals_above: _Refusals = field(default_factory=_Refusals)
     _kinds: frozenset[str] = field(init=False)
     """The kinds of operators from the top down."""
     reads_stored: bool = field(init=False)
     """Whether a part of it reads stored graphs alone."""
+    _searches: bool = field(init=False)
+    """Whether that has a path."""
 
     def __post_init__(self) -> None:
         self._kinds = frozenset(operator.kind for _, operator in operators_of(self.top))
-        self.reads_stored = any(kind.startswith("delta join") or kind == "per graph" for kind in self._kinds)
+        self.reads_stored = any(kind.startswith(_OF_STORED) for kind in self._kinds)
+        self._searches = any(kind.startswith("search") for kind in self._kinds)
 
     @property
     def kept(self) -> tuple[WindowJoin, ...]:
@@ -203,7 +215,12 @@ class Part:
 
     @property
     def kept_bytes(self) -> int:
-        return sum(one.kept_bytes for _, one in operators_of(self.top))
+        return sum(one.kept_bytes for _, one in operators_of(self.shown))
+
+    @property
+    def shown(self) -> Operator:
+        """The operator whose rows the last firing has used."""
+        return self.cut if self.cut is not None and self._is_cut_in_step else self.top
 
     def begin_firing(self) -> bool:
         """Be about to fire; tell whether rows are to be kept at this firing, if they can be."""
@@ -222,8 +239,8 @@ class Part:
 
     def forget(self) -> None:
         """Keep nothing."""
-        self._is_in_step = False
-        for _, operator in operators_of(self.top):
+        self._is_in_step = self._is_cut_in_step = self._is_of_numbers = False
+        for _, operator in operators_of(self.cut or self.top):
             if isinstance(operator, WindowJoin | Counted | Cut | Grouped | Kept):
                 operator.forget()
 
@@ -251,6 +268,8 @@ class Part:
             found = None
             if not self.is_wide and stored is not None:
                 found = self._followed(stored, is_in_step=is_in_step, wants_change=wants_change)
+            if self.cut is not None and not self._is_cut_in_step:
+                self.cut.forget()
         except (BudgetExceeded, MemoryError):  # evaluating it anew may need less
             self._refusals.add()
             self.forget()
@@ -273,9 +292,12 @@ class Part:
         moves = [join.moves for join in self.joins if join.moves is not None]
         of_stored = stored.change
         goes_on = is_in_step and of_stored is not None and not any(one.is_anew for one in moves)
+        is_cut, self._is_cut_in_step = self._is_cut_in_step and goes_on, False
         if self._refusals_above.left or not self._is_worth_following(moves, goes_on=goes_on, wants_change=wants_change):
             return None
-        difference = None
+        if is_cut and self.cut is not None and self._is_worth_cutting(moves, goes_on=True):
+            top = self.cut
+        difference, used = None, _ways(self.joins)
         try:
             if not goes_on or of_stored is None:
                 top.begin(stored.stored)
@@ -286,12 +308,19 @@ class Part:
                 raise NotKept
             elif wants_change and top.node.keys:
                 difference = top.last_rows()
+            if goes_on:
+                used |= {_MECHANISMS[top.kind], _MECHANISMS[self.top.kind]}
+                used |= {Mechanism.SEARCHED} if self._searches else set()
+            if self.cut is not None and top is not self.cut and self._is_worth_cutting(moves, goes_on=False):
+                self.cut.resume(stored.stored)
+                self._is_of_numbers = self.cut.is_of_numbers
+                top, difference = self.cut, None
         except NotKept:
             self._refusals_above.add()
             return None
-        current().hold(top.kept_bytes)
-        used = _ways(self.joins) | ({_MECHANISMS[top.kind]} if goes_on else set())
-        return Known(self.node, top.solutions(), difference, used)
+        self._is_cut_in_step = top is self.cut
+        current().hold(top.kept_bytes + (self.top.kept_bytes if top is self.cut else 0))
+        return Known(top.node if isinstance(top, Cut) else self.node, top.solutions(), difference, used)
 
     def _is_worth_following(self, moves: Sequence[Moves], *, goes_on: bool, wants_change: bool) -> bool:
         """Tell whether what is above the leaves follows their change."""
@@ -307,6 +336,12 @@ class Part:
         elif "content" in kinds and not wants_change:
             return False  # all is linear
         return STAY_MIN * sum(map(len, moves)) <= rows
+
+    def _is_worth_cutting(self, moves: Sequence[Moves], *, goes_on: bool) -> bool:
+        """Tell whether LIMIT follows the change of the groups or distinct rows, as many as these are."""
+        assert isinstance(self.top, Grouped | Counted), self.node
+        rows = (2 if goes_on else 1) * self.top.count
+        return rows >= (CUT_NUMBERS_MIN if self._is_of_numbers else CUT_MIN) and STAY_MIN * sum(map(len, moves)) <= rows
 
 
 def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:
@@ -461,7 +496,7 @@ class Maintained:
     def lines(self) -> list[str]:
         """Return the operators of the parts whose rows are kept, a line each. From any thread."""
         kept = [part for part in self.parts if any(join.count for join in part.joins)]
-        return [f"kept: {line}" for part in kept for line in operator_lines(part.top)]
+        return [f"kept: {line}" for part in kept for line in operator_lines(part.shown)]
 
     def forget(self) -> None:
         """Keep nothing."""
@@ -499,6 +534,8 @@ class Maintained:
                 return Part(node, join, (join,), (join,))
         elif not _may_be_followed(node):
             return None
+        if isinstance(node, Slice) and (reduced := _reduced_below(node)) is not None:
+            return self._cut_part(node, reduced)
         if any(self._reads_otherwise(one) for one in parts_of(node)):
             return None
         joins, clause, split = list[WindowJoin](), self._evaluation.clause, list[int]()
@@ -535,11 +572,21 @@ class Maintained:
         alone_joins = tuple(join for join in joins if id(join.node) in alone)
         return Part(node, top, tuple(joins), alone_joins, is_split=bool(split))
 
+    def _cut_part(self, node: Slice, reduced: Group | Distinct) -> Part | None:
+        """Return what keeps the rows of groups or of DISTINCT, and the first of them that LIMIT leaves."""
+        part = self._part_of(reduced)
+        if part is None:
+            return None
+        self._evaluation.leaf = lambda one: part.top if one is reduced else None
+        cut = Cut(node, (cast("Whole", operator_of(below_cut(node), self._evaluation)),), self._evaluation)
+        part.cut = None if cut.wanted is None else cut
+        return part
+
     def _reads_otherwise(self, node: object) -> bool:
         """Return whether a node reads graphs in a way that no operator beside windows follows."""
-        if isinstance(node, PerGraph):
+        if isinstance(node, PerGraph | PathPattern):
             return not is_stored(node.graph, self._evaluation.clause)
-        return isinstance(node, _READS)
+        return isinstance(node, Service | TripleParts)
 
     def _join_of(self, node: Node) -> WindowJoin | None:
         """Return what keeps the matches of patterns; None if it is another node, or they cannot be kept."""
@@ -570,16 +617,23 @@ def _split(node: Node, clause: DatasetClause) -> Node | None:
 def _is_followed(found: tuple[int, Operator]) -> bool:
     """Return whether an operator, with its depth, has what it needs in a firing."""
     kind = found[1].kind
-    return kind in _FOLLOWED or kind.startswith("delta join")
+    return kind in _FOLLOWED or kind.startswith(_OF_STORED)
 
 
 def _cut_of(node: Slice, evaluation: Evaluation) -> Cut | None:
-    """Return the operator of LIMIT above rows of patterns and joins; None if groups or DISTINCT are below, whose rows
-    are few beside those that they are made of."""
+    """Return the operator of LIMIT above rows of patterns and joins."""
     below = operator_of(below_cut(node), evaluation)
     cut = Cut(node, (below if isinstance(below, WindowJoin) else Kept(below),), evaluation)
-    is_reduced = any(one.kind in ("groups", "reduce", "distinct") for _, one in operators_of(below))
-    return None if is_reduced or cut.wanted is None else cut
+    return None if cut.wanted is None else cut
+
+
+def _reduced_below(node: Slice) -> Group | Distinct | None:
+    """Return groups or DISTINCT below LIMIT, with nothing but filters, BIND and projections in between: their rows may
+    be few beside those that they are made of, so they are followed without LIMIT, too."""
+    below = below_cut(node)
+    while _is_linear(below):
+        below = below.pattern
+    return below if isinstance(below, Group | Distinct) else None
 
 
 def _is_linear(node: Node) -> TypeGuard[Linear]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -78,7 +78,7 @@ from wukongs.incremental.groups import Grouped
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, paths_last, with_ties
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, is_of_stored, names_of
-from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, install, noted, stored_at
+from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, Whole, install, noted, stored_at
 from wukongs.incremental.searched import Searched
 from wukongs.incremental.versions import Above, Change, Evaluation
 from wukongs.incremental.zset import WEIGHT, ZSet
@@ -154,6 +154,10 @@ class Linear:
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
+
+    def content(self, stored: BatchSet) -> ZSet:
+        below = cast("Whole", self.children[0])
+        return self._applied(below.content(stored), stored)
 
     @noted
     def change(self, change: Change) -> ZSet:
@@ -516,8 +520,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         return joined
     lifted = evaluation.lifted
     original = None if lifted is None else lifted.original(node)
-    if lifted is not None and lifted.is_leaf(node):
-        return Refresh.of(node, evaluation, "asked for given arguments")
+    if isinstance(original, PerGraph):
+        return EachGraph.of(node, original, evaluation)
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
@@ -529,8 +533,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Linear.of(node, evaluation)
         case Union(left=left, right=right):
             return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
-        case PathPattern() if evaluation.leaf is None:
-            return Reached.of(node, evaluation) or Searched.of(node, evaluation)
+        case PathPattern():
+            return (Reached.of(node, evaluation) if evaluation.leaf is None else None) or Searched.of(node, evaluation)
         case Join():
             is_whole = (lambda one: False) if lifted is None else lifted.is_leaf
             ordered = with_ties(paths_last(node, evaluation, is_whole), is_whole)
@@ -565,7 +569,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case GraphNames():
             return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
         case PerGraph():
-            return EachGraph.of(node, evaluation)
+            return EachGraph.of(node, node, evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice():

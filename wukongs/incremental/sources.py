@@ -13,7 +13,6 @@ import numpy as np
 from wukongs.csparql.algebra import (
     DatasetClause,
     DefaultGraph,
-    GraphRef,
     GraphVersion,
     PathPattern,
     TriplePattern,
@@ -106,18 +105,6 @@ class StoredGraphs:
         if len(members) == 1 and members[0].without is None:
             return _parts(change.inserted, change.deleted, members[0].graph, name)
         return _parts(*change.united(tuple(members), evaluation.holds), WINDOW_GRAPH, name)
-
-
-def is_stored(graph: GraphRef, clause: DatasetClause) -> bool:
-    """Return whether a graph reference is matched in stored graphs alone, and in no window."""
-    match graph:
-        case DefaultGraph():
-            return all(window.named for window in clause.windows)
-        case Variable():
-            return not any(window.named for window in clause.windows)
-        case Term(name=name):
-            return all(window.name != name for window in clause.windows)
-    return True
 
 
 def _parts(inserted: BatchSet, deleted: BatchSet, graph: int, name: int) -> tuple[Part, Part]:

@@ -296,18 +296,16 @@ class Evaluation:
         dataset, memo = self.dataset(stored), PlanMemo() if memo is None else memo
         return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known, number=number).run(node)
 
-    def run_given(self, node: Node, stored: BatchSet, given: BindingTable, number: Variable) -> BindingTable:
-        """Return the solutions of a part for each of some arguments. given: these; number: the column that tells them
-        apart."""
+    def run_given(
+        self, node: Node, stored: BatchSet, given: BindingTable, number: Variable | None = None
+    ) -> BindingTable:
+        """Return the solutions of a part for each of some arguments, or for one row of bindings, as EXISTS and GRAPH
+        give them to their patterns. given: these; number: the column that tells them apart; None: it is one row."""
         return self._executor(self.dataset(stored), given=given, number=number).run(node)
 
     def explored(self, node: Node, rows: BindingTable, stored: BatchSet, memo: PlanMemo | None = None) -> BindingTable:
         """Join rows with an explorable part: the cost grows with the rows and what they lead to, not with the graph."""
         return self._executor(self.dataset(stored), memo).explore(node, rows)
-
-    def run_for(self, node: Node, stored: BatchSet, given: BindingTable) -> BindingTable:
-        """Return the solutions of a part for one row of bindings, as EXISTS and GRAPH give them to their patterns."""
-        return self._executor(self.dataset(stored), given=given).run(node)
 
     def run_versions(
         self, node: Node, stored: BatchSet, versions: Mapping[GraphRef, Source], memo: PlanMemo

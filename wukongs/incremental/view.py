@@ -77,7 +77,7 @@ class View:
     def content(self) -> ZSet:
         """Return the content at the SN; the view keeps it."""
         assert isinstance(self.top, Counted), self.keeps_content
-        return self._shown(self.top.content())
+        return self._shown(self.top.content(self.stored))
 
     def advance(self, sn: int, change: Change) -> ZSet:
         """Move to a later SN; return the difference of the contents. change: of the graph between the two."""

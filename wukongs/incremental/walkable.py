@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from wukongs.csparql.algebra import GraphVersion, Node, PathPattern
 from wukongs.csparql.paths import (
+    Alternative,
     Inverse,
     OneOrMore,
     Path,
+    PathSequence,
     Repeated,
     ZeroOrMore,
     ZeroOrOne,
@@ -31,25 +33,45 @@ def is_walkable(node: Node) -> bool:
         return False
     if is_nullable(node.path) and any(isinstance(end, Variable) and end.is_argument for end in ends):
         return False
-    return walked(node.path) is not None and 0 < links_count(node.path, False) <= LINKS_MAX
+    path = walked(node.path)
+    return path is not None and 0 < links_count(path, False) <= LINKS_MAX
 
 
 def walked(path: Path) -> Path | None:
-    """Return a path that has the same pairs of two nodes as another one, and fewer that lead from a node to itself,
-    where there is one; None for a path that has no others."""
+    """Return a path that has the walks of another one that are not of no length; None where there are no others."""
+    if not is_nullable(path):
+        return path
     match path:
-        case ZeroOrMore(path=inner):
-            return OneOrMore(inner)
+        case ZeroOrMore(path=inner) | OneOrMore(path=inner):
+            below = _once(inner)
+            return None if below is None else OneOrMore(below)
         case ZeroOrOne(path=inner):
-            return inner
-        case Repeated(high=0):
-            return None
-        case Repeated(path=inner, low=0, high=high):
-            return repeated(inner, 1, high)
-        case Inverse(path=inner) if is_nullable(inner):
+            return walked(inner)
+        case Repeated(path=inner, high=high):
+            below = walked(inner) if high != 0 else None
+            return None if below is None else repeated(below, 1, high)
+        case Inverse(path=inner):
             below = walked(inner)
             return None if below is None else Inverse(below)
-        case OneOrMore(path=inner) if is_nullable(inner):
-            below = walked(inner)
-            return None if below is None else OneOrMore(below)
-    return path
+        case Alternative(first=first, second=second):
+            return _either(walked(first), walked(second))
+        case PathSequence(first=first, second=second):
+            begun = walked(first)
+            return _either(None if begun is None else PathSequence(begun, second), walked(second))
+    raise AssertionError(path)
+
+
+def _once(path: Path) -> Path | None:
+    """Return a path that has, repeated, the walks of another one repeated: the parts of a sequence each by itself, if
+    all of them may have no length."""
+    if isinstance(path, PathSequence) and is_nullable(path):
+        return _either(_once(path.first), _once(path.second))
+    if isinstance(path, Inverse) and is_nullable(path):
+        below = _once(path.path)
+        return None if below is None else Inverse(below)
+    return walked(path)
+
+
+def _either(first: Path | None, second: Path | None) -> Path | None:
+    """Return the alternative of the paths that there are."""
+    return Alternative(first, second) if first is not None and second is not None else first or second

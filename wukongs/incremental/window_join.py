@@ -157,6 +157,8 @@ class WindowJoin:
     def begin(self, stored: BatchSet) -> ZSet:
         return ZSet.of(self.table())
 
+    content = begin
+
     def change(self, change: Change) -> ZSet:
         assert self.moves is not None, self.rows
         rows = np.concatenate((self.moves.inserted, self.moves.deleted))

@@ -101,7 +101,7 @@ class Answering:
                 self._algebra = self._group
             self.compiled = None if self._group is not None else self.windows.compile(self.query, self.plans)
             self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
-            if self._group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
+            if self._group is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths(self._core.windows.paths)
             if self.compiled is not None:
                 self._company = digest(sorted(self.windows.states))  # they do not wait for the slices of other streams
@@ -179,6 +179,8 @@ class Answering:
                 terms = maintained.renewed(terms)
             known_terms = None if whole is not None else terms
             kept = maintained.advance(known_terms, self._limits, wants_change=goes_on)
+            if self._paths is not None and any(Mechanism.SEARCHED in one.used for one in kept):
+                self._paths.rest()
             if goes_on and terms is not None and (found := self._changed(firing, maintained, kept, terms)):
                 return found, terms
         found = self._ran(firing, kept)

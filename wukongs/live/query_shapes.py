@@ -2,8 +2,10 @@
 their variables, and in the order in which triple patterns stand.
 
 The constants taken out are the subjects and objects of triple patterns and the ends of paths. Predicates, classes,
-graphs and what stands in expressions belong to the shape: a plan for others is another one. In the place of each
-constant stands a variable, a hole. Holes are filled for many queries at once (query/execution/argument_rows.py).
+graphs and what stands in expressions belong to the shape: a plan for others is another one. So do the names of
+variables where there is a LIMIT, which cuts rows that ORDER BY leaves equal in the order of these names. In the place
+of each constant stands a variable, a hole. Holes are filled for many queries at once
+(query/execution/argument_rows.py).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wukongs.csparql.algebra import Bgp, PathPattern, Query, Timestamp, TripleParts, TriplePattern
+from wukongs.csparql.algebra import Bgp, PathPattern, Query, Slice, Timestamp, TripleParts, TriplePattern
 from wukongs.csparql.terms import RDF_TYPE, Term, Variable
 from wukongs.csparql.walk import field_names, parts_of, per_row_function
 
@@ -48,7 +50,7 @@ def shape_of(query: Query) -> Shape | None:
         return None
     if any(isinstance(part, Timestamp | TripleParts) for part in parts_of(query.pattern)):
         return None
-    walk = _Walk()
+    walk = _Walk(keeps_names=any(isinstance(part, Slice) for part in parts_of(query.pattern)))
     pattern = walk.changed(query.pattern)
     if not walk.constants:
         return None
@@ -64,16 +66,20 @@ def shape_of(query: Query) -> Shape | None:
 
 
 class _Walk:
-    """A way through a query: it names variables in the order in which it meets them, and numbers constants."""
+    """A way through a query: it names variables in the order in which it meets them, and numbers constants.
 
-    def __init__(self) -> None:
+    keeps_names: variables have their own names behind one letter, so that they are in the same order."""
+
+    def __init__(self, *, keeps_names: bool) -> None:
         self.constants: list[Term] = []
+        self._keeps_names = keeps_names
         self._names: dict[Variable, Variable] = {}
 
     def named(self, variable: Variable) -> Variable:
         known = self._names.get(variable)
         if known is None:
-            name = f"{'.' if variable.is_blank else ''}v{len(self._names)}"
+            own = variable.name.removeprefix(".") if self._keeps_names else len(self._names)
+            name = f"{'.' if variable.is_blank else ''}v{own}"
             known = self._names[variable] = Variable(name)
         return known
 

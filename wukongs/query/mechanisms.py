@@ -32,6 +32,8 @@ class Mechanism(StrEnum):
     """OPTIONAL, MINUS, EXISTS, UNION and joins of their parts have followed what has changed below them."""
     LIMITS = "maintained_limits"
     """The first rows of LIMIT have followed what has changed below them."""
+    SEARCHED = "searched_paths"
+    """Paths over stored graphs were searched from what has changed in windows beside them, or in these graphs."""
     PATHS = "maintained_paths"
     JOINED = "joined_queries"
     """It was asked as one of the queries of a shape."""

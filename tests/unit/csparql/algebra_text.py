@@ -16,6 +16,7 @@ from wukongs.csparql.algebra import (
     LeftJoin,
     Minus,
     Node,
+    OrderBy,
     PathPattern,
     PerGraph,
     Project,
@@ -57,6 +58,8 @@ def algebra_text(node: Node) -> str:
             return f"distinct({algebra_text(node.pattern)})"
         case Group():
             return f"group({' '.join(map(_short, node.keys))}, {algebra_text(node.pattern)})"
+        case OrderBy():
+            return f"orderby({algebra_text(node.pattern)})"
         case Slice():
             return f"slice({algebra_text(node.pattern)})"
         case PerGraph():

@@ -148,4 +148,17 @@ def test_rules_leave_nothing_to_do() -> None:
     """Applying all rules a second time changes nothing."""
     query = rewrite(parse_query(f"SELECT * {{ {A} OPTIONAL {{ {B} }} {{ {C} FILTER(?c) }} FILTER(?a && ?b) }}"))
     assert rewrite(query) == query
-    assert len(RULES) == 5
+    assert len(RULES) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"SELECT DISTINCT ?a {{ {A} }} ORDER BY DESC(?a) LIMIT 3", "slice(orderby(distinct(project(?a, [A]))))"),
+        (f"SELECT DISTINCT ?a {{ {A} }} ORDER BY ?b LIMIT 3", "slice(distinct(project(?a, orderby([A]))))"),
+        (f"SELECT DISTINCT ?a {{ {A} }} ORDER BY RAND() LIMIT 3", "slice(distinct(project(?a, orderby([A]))))"),
+        (f"SELECT DISTINCT ?a {{ {A} }} ORDER BY ?a", "distinct(project(?a, orderby([A])))"),
+    ],
+)
+def test_distinct_rows_are_ordered_below_a_limit(text: str, expected: str) -> None:
+    assert algebra_text(rewrite(parse_query(text)).pattern) == expected

@@ -31,7 +31,8 @@ from wukongs.csparql.terms import XSD
 from wukongs.incremental import cuts, lifted
 from wukongs.incremental.arguments import with_arguments
 from wukongs.incremental.cuts import Cut
-from wukongs.incremental.leaves import Refresh
+from wukongs.incremental.graphs import EachGraph
+from wukongs.incremental.leaves import Refresh, names_of
 from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.operators import EachArgument, operators_of
 from wukongs.incremental.versions import Change, Evaluation
@@ -84,14 +85,20 @@ def random_rows(rng: random.Random, view: Followed) -> list[tuple[str, ...]]:
     return [tuple(rng.choice(TERMS) for _ in view.given) for _ in range(rng.randint(1, 4))]
 
 
+def random_graphs(rng: random.Random) -> tuple[dict[str, set[Any]], str]:
+    """Return triples by graph, and the update that inserts them."""
+    graphs = {graph: set(random_triples(rng, 14 if not graph else 6, of_terms=True)) for graph in GRAPHS}
+    stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
+    return graphs, f"INSERT DATA {{ {stored} }}"
+
+
 def follow(seed: int, moved: Counter[str] | None = None, *, of_limits: bool = False, of_paths: bool = False) -> int:
     """Follow views; return how many reports were not empty. moved: counts their operators; of_limits: all of them have
     a LIMIT; of_paths: mostly of paths. Raises AssertionError."""
     rng, reports = random.Random(f"arguments {seed}"), 0
-    graphs = {graph: set(random_triples(rng, 14 if not graph else 6, of_terms=True)) for graph in GRAPHS}
-    stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
+    graphs, stored = random_graphs(rng)
     with patch.object(cuts, "MARGIN_OF_EACH", seed % 3), wukongs.Engine() as engine:
-        engine.update(f"INSERT DATA {{ {stored} }}")
+        engine.update(stored)
         views = list[Followed]()
         while len(views) < VIEWS:
             if (view := registered(rng, engine, of_limits=of_limits, of_paths=of_paths)) is not None:
@@ -174,6 +181,67 @@ def test_paths_follow_their_text_for_each_argument() -> None:
     assert moved["search"] + moved["iterate"] > 0, moved
 
 
+NULLABLE = (
+    "(P*/Q*)*",
+    "(P*/Q?)+",
+    "(P?|Q*)+",
+    "(^(P?/Q?))?",
+    "(P?/Q?){2,3}",
+    "((P?/Q*)|Q)+",
+    "(P{0,1}/Q{0,2}/P?){0,2}",
+    "(P?/" + "/".join(["Q?"] * 11) + ")?",
+)
+"""Paths of several parts that all may have no length; that of the last has too many links for its walks to be kept."""
+
+
+def follow_nullable(path: str, seed: int = 0, given: tuple[str, ...] = ("s",), block: str = "{}") -> int:
+    """Follow a path from arguments; return how many reports were not empty. block: around it."""
+    rng, reports = random.Random(f"nullable {seed}"), 0
+    graphs, stored = random_graphs(rng)
+    made = path.replace("P", "<http://ex/p0>").replace("Q", "<http://ex/p1>")
+    with wukongs.Engine() as engine:
+        engine.update(stored)
+        view = Followed(engine, f"SELECT * {{ {block.format(f'?s {made} ?o')} }}", given)
+        assert "refresh" not in {operator.kind for _, operator in operators_of(view.view.top)}
+        for step in range(4):
+            engine.update(random_update(rng, graphs))
+            view.bind([tuple(rng.choice((*NODES, "<http://ex/unknown>")) for _ in given) for _ in range(2)])
+            if len(view.rows) > 5:
+                view.unbind(rng.sample(sorted(view.rows), 2))
+            reports += bool(view.advance())
+            place = f"seed {seed}, step {step}: {view.text} for {view.given} in {view.rows}"
+            assert view.asked() == view.content, f"{place}\n{view.view.explain()}"
+        view.close()
+    return reports
+
+
+@pytest.mark.parametrize("path", NULLABLE)
+def test_nullable_paths_of_several_parts_follow_their_arguments(path: str) -> None:
+    assert follow_nullable(path) > 0
+    assert follow_nullable(path, 1, ("o",)) > 0
+    follow_nullable(path, 2, ("s", "o"))
+    assert follow_nullable(path, 3, block="GRAPH ?g {{ {} }}") > 0
+
+
+def test_nullable_paths_lead_from_arguments_that_the_graph_does_not_know_as_they_do_from_constants() -> None:
+    with wukongs.Engine() as engine:
+        views = [
+            Followed(engine, f"SELECT * {{ ?s {path} ?o }}", ["s"])
+            for path in ("(<http://ex/p>*/<http://ex/q>*)+", "(<http://ex/p>*/<http://ex/q>*)*")
+        ]
+        lengths = list[list[int]]()
+        for view in views:
+            view.bind([("<http://ex/n0>",)])
+        for change in ("INSERT DATA { <http://ex/n1> <http://ex/r> <http://ex/n0> }", "CLEAR ALL"):
+            lengths.append([sum(view.content.values()) for view in views if view.advance() or True])
+            engine.update(change)
+        lengths.append([sum(view.content.values()) for view in views if view.advance() or True])
+        assert lengths == [[0, 1], [1, 1], [0, 1]], lengths
+        assert all(view.content == view.asked() for view in views)
+        for view in views:
+            view.close()
+
+
 @pytest.mark.slow
 def test_views_follow_their_text_for_each_argument_and_many_seeds() -> None:
     moved = Counter[str]()
@@ -227,26 +295,55 @@ def test_several_graphs_follow_for_each_argument_and_nothing_is_kept(text: str, 
         view.close()
 
 
-def follow_refreshed(seed: int) -> int:
-    """Follow a part that is evaluated anew for its arguments; return how many reports were not empty."""
-    rng, reports = random.Random(f"refreshed {seed}"), 0
-    graphs = {graph: set(random_triples(rng, 4)) for graph in GRAPHS}
+COUNT = "{ SELECT (COUNT(*) AS ?n) { ?s ?p ?o } }"
+EACH_GRAPH = [
+    ("SELECT * { GRAPH ?g {} }", ["g"]),
+    (f"SELECT * {{ GRAPH ?g {COUNT} }}", ["g"]),
+    (f"SELECT * {{ GRAPH ?g {COUNT} }}", ["n"]),
+    (f"SELECT * FROM NAMED {GRAPHS[1]} FROM NAMED {GRAPHS[2]} {{ GRAPH ?g {COUNT} }}", ["g"]),
+    ("SELECT * { GRAPH ?g { { SELECT ?s ?o { ?s ?p ?o } ORDER BY ?o LIMIT 2 } } }", ["s"]),
+    ("SELECT * { GRAPH ?g { { SELECT ?s ?o { ?s ?p ?o } ORDER BY ?o LIMIT 2 } } }", ["g", "s"]),
+    ("SELECT * { GRAPH ?g { ?s ?p ?o { SELECT (COUNT(*) AS ?n) { GRAPH ?h { ?x ?q ?y } } } } }", ["s"]),
+    ("SELECT * { GRAPH ?g { ?s ?p ?o { SELECT (COUNT(*) AS ?n) { GRAPH ?h { ?x ?q ?y } } } } }", ["g"]),
+    (f"SELECT * {{ GRAPH ?g {COUNT} ?x ?p ?n }}", ["g"]),
+]
+"""Texts over each graph, with the variables that arguments give."""
+
+
+def follow_graphs(text: str, given: list[str], seed: int = 0, *, is_divided: bool = False) -> int:
+    """Follow a part that is evaluated graph by graph; return how many reports were not empty."""
+    rng, reports = random.Random(f"each graph {seed}"), 0
+    graphs, stored = random_graphs(rng)
+    terms = [*GRAPHS[1:], *NODES[:3], f'"2"^^<{XSD}integer>', "<http://ex/unknown>"]
     with wukongs.Engine() as engine:
-        view = Followed(engine, "SELECT ?g { GRAPH ?g {} }", ["g"])
-        assert "refresh" in {operator.kind for _, operator in operators_of(view.view.top)}
+        engine.update(stored)
+        view = Followed(engine, text, given, is_divided=is_divided)
+        kinds = {operator.kind for _, operator in operators_of(view.view.top)}
+        assert ("refresh" in kinds) is is_divided, kinds
         for step in range(STEPS):
             engine.update(random_update(rng, graphs))
-            view.bind([(rng.choice(GRAPHS[1:]),) for _ in range(rng.randint(1, 2))])
-            if len(view.rows) > 2:
-                view.unbind(rng.sample(sorted(view.rows), 1))
+            if step % 3:
+                view.bind([tuple(rng.choice(terms) for _ in given) for _ in range(rng.randint(1, 4))])
+            if len(view.rows) > 4:
+                view.unbind(rng.sample(sorted(view.rows), 2))
             reports += bool(view.advance())
-            assert view.asked() == view.content, f"seed {seed}, step {step}"
+            assert view.asked() == view.content, f"seed {seed}, step {step}: {text} for {given}"
         view.close()
     return reports
 
 
+@pytest.mark.parametrize(("text", "given"), EACH_GRAPH)
+def test_parts_of_each_graph_follow_their_arguments(text: str, given: list[str]) -> None:
+    assert sum(follow_graphs(text, given, seed) for seed in range(3)) > 0
+
+
+def follow_refreshed() -> int:
+    """Follow a part that is evaluated anew for its arguments; return how many reports were not empty."""
+    return sum(follow_graphs(*EACH_GRAPH[at], seed, is_divided=True) for at in (1, 2, 5) for seed in range(2))
+
+
 def test_parts_that_are_evaluated_anew_follow_their_arguments() -> None:
-    assert sum(map(follow_refreshed, range(4))) > 4
+    assert follow_refreshed() > 4
 
 
 # --- mutants ----------------------------------------------------------------------------------------------------------
@@ -318,10 +415,51 @@ def walks_back_count_beside_those_of_no_length(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(lifted, "Call", lambda op, arguments: always if op == "!" else Call(op, arguments))
 
 
+def new_arguments_have_no_rows_of_graphs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EachGraph, "_of_bound", lambda self, arguments, names, change: ZSet.empty(names_of(self.node)))
+
+
+def rows_of_new_arguments_count_twice(patch: pytest.MonkeyPatch) -> None:
+    right = EachGraph._of_bound
+    patch.setattr(EachGraph, "_of_bound", lambda self, bound, names, change: right(self, bound, names[:0], change))
+
+
+def graphs_are_those_of_one_argument(patch: pytest.MonkeyPatch) -> None:
+    right = EachGraph._given
+
+    def first(self: EachGraph, *given: Any) -> Any:
+        found, number = right(self, *given)
+        return found.take(np.arange(min(found.length, 1))), number
+
+    patch.setattr(EachGraph, "_given", first)
+
+
+def every_node_is_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifted, "reaches_outside", lambda path, *given: True)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [new_arguments_have_no_rows_of_graphs, rows_of_new_arguments_count_twice, graphs_are_those_of_one_argument],
+)
+def test_a_broken_rule_of_each_graph_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter|fewer"):
+        sum(follow_graphs(*EACH_GRAPH[1], seed) for seed in range(4))
+
+
+def test_a_broken_rule_of_nullable_paths_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    every_node_is_known(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(follow_nullable("(P*/Q?)+", seed) for seed in range(8))
+
+
 def test_a_broken_rule_of_refreshed_parts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     refreshed_parts_miss_new_arguments(monkeypatch)
     with pytest.raises(AssertionError, match=r"seed|Counter"):
-        sum(map(follow_refreshed, range(4)))
+        follow_refreshed()
 
 
 @pytest.mark.slow

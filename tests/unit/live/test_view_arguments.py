@@ -391,3 +391,50 @@ def test_what_a_log_says_is_unbound_whatever_the_limits_are() -> None:
         with engine._core.lock:
             view.take_arguments("unbind", [0, 1, 2])
         assert view.stats()["arguments"] == 0
+
+
+NAMED = (
+    *(f"<http://ex/{name}>" for name in ("g", "h", "unknown")),
+    *(f"<urn:x-wukongs:{name}>" for name in ("default", "explicit", "inferred", "explicit:http://ex/g")),
+    *('"g"', '"1"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+)
+"""Terms for the variable of GRAPH: named graphs, and terms that name none."""
+
+
+@pytest.mark.parametrize("clause", ["", "FROM NAMED :g FROM NAMED <urn:x-wukongs:explicit>", "FROM :g FROM NAMED :h"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "GRAPH ?g { ?s :q ?o }",
+        "GRAPH ?g { }",
+        "GRAPH ?g { ?s :q* ?o }",
+        "GRAPH ?g { { SELECT (COUNT(*) AS ?n) { ?s ?p ?o } } }",
+        "?s :p ?o FILTER NOT EXISTS { GRAPH ?g { ?o :q ?s } }",
+        "?s :p ?o OPTIONAL { GRAPH ?g { ?o :q ?x } }",
+        "?s :q ?o MINUS { GRAPH ?g { ?s :q ?o } }",
+    ],
+)
+def test_an_argument_names_a_graph_as_a_term_of_a_query_does(engine: wukongs.Engine, pattern: str, clause: str) -> None:
+    engine.add_rules(EX + "RULE back: CONSTRUCT { ?y :q ?x } WHERE { ?x :p ?y }")
+    text = f"SELECT * {clause} {{ {pattern} }}"
+    view = engine.register(f"{EX}REGISTER QUERY v AS {text}", bindings=[{"g": term} for term in NAMED])
+    total = Counter[Row]()
+    for change in (
+        "INSERT DATA { GRAPH :g { :a :p :b . :b :q :a } GRAPH :h { :c :q :b } }",
+        "DELETE DATA { :a :p :b . GRAPH :h { :c :q :b } } ; INSERT DATA { :b :q :a }",
+        "INSERT DATA { :a :p :b . GRAPH :unknown { :b :q :a } }",
+        "DELETE DATA { :b :q :a . GRAPH :g { :b :q :a } }",
+    ):
+        update(engine, change)
+        for report in read(engine, view):
+            if report.is_reset:
+                total.clear()
+            for row, weight in zip(report.texts(), report.weights.tolist(), strict=True):
+                total[row] += weight
+        asked = Counter(
+            (f'"{number}"^^<http://www.w3.org/2001/XMLSchema#integer>', *row)
+            for number, term in enumerate(NAMED)
+            for row in engine.query(EX + text, {"g": term}).texts()
+        )
+        assert +total == asked, change
+        assert Counter(map(tuple, view.content().texts())) == asked, change

@@ -15,9 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from wukongs.csparql.algebra import Slice
 from wukongs.csparql.terms import Term
-from wukongs.csparql.walk import parts_of
 from wukongs.errors import WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.interests import Interests, Key
@@ -80,11 +78,8 @@ V = TypeVar("V", bound=SharingView)
 
 
 def may_share(shape: Shape) -> bool:
-    """Return whether views of a shape may move together. LIMIT cuts rows in the order of the names of columns, which a
-    shape does not have."""
-    return len(shape.constants) <= CONSTANTS_MAX and not any(
-        isinstance(part, Slice) for part in parts_of(shape.query.pattern)
-    )
+    """Return whether views of a shape may move together."""
+    return len(shape.constants) <= CONSTANTS_MAX
 
 
 class SharedViews(Generic[V]):

@@ -526,9 +526,11 @@ class Executor:
         return operators.slice_rows(table, node.offset, node.limit)
 
     def _per_graph(self, node: PerGraph) -> BindingTable:
-        outer = self._given
+        outer, wanted = self._given, self._names()
+        if node.graph in outer.variables:
+            wanted = wanted[np.isin(wanted, outer.column(node.graph))]
         table = BindingTable.empty((*outer.variables, node.graph))
-        for name in self._names().tolist():
+        for name in wanted.tolist():
             names = BindingTable((node.graph,), (np.array([name], np.int64),), 1)
             self._given = operators.join(outer, names)
             table = operators.union(table, self.run(node.pattern), self._limits.rows_max)

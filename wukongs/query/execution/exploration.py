@@ -82,7 +82,8 @@ class Exploration:
         match node:
             case PathPattern():
                 plan = self.memo.kept(node, lambda: PathPlan(node))
-                path = PathExplorer(plan, self.dataset, self.terms, self.limits, self.substituted, self.paths)
+                dataset = self.dataset if self.compiled is None else self.compiled.dataset()
+                path = PathExplorer(plan, dataset, self.terms, self.limits, self.substituted, self.paths)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
             case TripleParts():
                 return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))

@@ -115,6 +115,11 @@ class KeptPath:
         if not self._is_wanted:
             self._user.reason = f"a search finds fewer than {ROWS_MIN} rows"
 
+    def rest(self) -> None:
+        """Keep no walks until a search has found enough again."""
+        self._user.sn, self._index, self._is_wanted = None, None, False
+        self._user.reason = "the rows around it were followed"
+
     def ends(
         self,
         changes: PathChanges | None,
@@ -284,6 +289,11 @@ class KeptPaths:
     def is_wanted(self) -> bool:
         """Whether it is worth to know what changes."""
         return any(path.is_wanted for path in self._known.values())
+
+    def rest(self) -> None:
+        """Keep no walks: the rows of the paths were found without them."""
+        for path in self._known.values():
+            path.rest()
 
     def told(self) -> list[str]:
         """Return a line for each path that was asked for."""

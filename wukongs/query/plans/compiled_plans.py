@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from wukongs.csparql.algebra import Bgp, DatasetClause, Distinct, Node, PathPattern, Project, Query, Slice, Timestamp
 from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.scope import possible_variables
+from wukongs.csparql.scope import is_stored, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.query.binding_table import BindingTable
@@ -77,9 +77,12 @@ class CompiledPlans:
 
     @staticmethod
     def is_for(query: Query) -> bool:
-        """Tell whether a query reads triples by nothing but triple patterns, and those of graphs as they are. DESCRIBE,
-        paths and TIMESTAMP read them in other ways."""
-        reads_otherwise = any(isinstance(part, PathPattern | Timestamp) for part in parts_of(query.pattern))
+        """Tell whether a query reads triples of windows by nothing but triple patterns, and those of graphs as they
+        are. DESCRIBE, paths and TIMESTAMP read them in other ways."""
+        reads_otherwise = any(
+            isinstance(part, Timestamp) or (isinstance(part, PathPattern) and not is_stored(part.graph, query.dataset))
+            for part in parts_of(query.pattern)
+        )
         return query.form != "describe" and not reads_otherwise and not reads_explicit(query)
 
     @property
@@ -135,14 +138,15 @@ class CompiledPlans:
     def _keep(
         self, known: dict[object, _Kept[Made]], key: object, part: object, make: Callable[[Dataset], Made]
     ) -> Made:
-        made = make(self._dataset())
+        made = make(self.dataset())
         if not self._memo.is_stale:  # a plan for other sizes does until the memo is renewed
             if len(known) >= PLANS_MAX:
                 known.clear()
             known[key] = _Kept(part, made)
         return made
 
-    def _dataset(self) -> Dataset:
+    def dataset(self) -> Dataset:
+        """Return what the windows and the stored graph have now."""
         return self.windows.dataset(self._clause, self._resolve)[0]
 
     def run(
@@ -163,7 +167,7 @@ class CompiledPlans:
                 limits.hold(16 * count * steps.width)
                 return BindingTable(plan.variables, tuple(rows[: len(plan.variables)]), count)
             limits.back_to(mark, 0)
-        return plan_runner.run(plan, seeds, self._dataset(), limits, rows_wanted)
+        return plan_runner.run(plan, seeds, self.dataset(), limits, rows_wanted)
 
     def _compiled(self, plan: LoweredPlan) -> CompiledSteps | None:
         """Return the steps of a plan as the kernel runs them, None if it cannot."""
