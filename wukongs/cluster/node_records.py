@@ -725,11 +725,10 @@ class NodeRecords:
     # --- live views ---------------------------------------------------------------------------------------------------
 
     def _run_view(self, name: str, found: RecordedQuery) -> None:
-        """Have a live view stand here; before `begin_views` it is noted for that. Its readers and its stream have what
-        the log says now, which may be more than when the record came."""
+        """Have a live view stand here; before `begin_views` it is noted for that. Its stream has what the log says now,
+        which may be more than when the record came."""
         if self._views.get(name) is not None:
             return
-        found, _ = self.homes.get(name, (found, ()))
         if not self.begins_views:
             self._noted_views[name] = found
             return
@@ -758,7 +757,7 @@ class NodeRecords:
                 own,
                 versions,
                 made,
-                LoggedGivings(found.stands),
+                LoggedGivings(self.homes.get(name, (found, ()))[0].stands),
                 is_paused=registration.is_paused,
             )
 
@@ -769,7 +768,7 @@ class NodeRecords:
         noted, self._noted_views = self._noted_views, {}
         for name, found in noted.items():
             if self._me in self.homes.get(name, (found, ()))[1]:
-                self._try(found.index, partial(self._run_view, name, found))
+                self._try(found.index, partial(self._run_view, name, self.homes.get(name, (found, ()))[0]))
 
     def _change_arguments(self, name: str, found: RecordedQuery) -> None:
         """Bind or unbind what the last change of a view's arguments says, at the node where it stands."""
