@@ -115,6 +115,8 @@ DROP_S = 5.0
 """How long the end of a query may take to be in the log, before the stream that it read is left as it is."""
 SHOW_S = 2.0
 """How long a declaration waits for the other nodes to see it."""
+HEARD_S = 5.0
+"""How long the nodes of a cluster that starts may take to introduce themselves."""
 POLL_S = 0.005
 """Interval at which a change of arguments looks whether the one before it is carried out."""
 SILENT = "silent"
@@ -138,10 +140,11 @@ class ClusterBackend:
         turns: Turns,
         peers: Peers,
         traffic: Callable[[], Mapping[str, Any]],
-        known_by: Callable[[int], Collection[str]],
+        known_by: Callable[[int], Collection[str] | None],
         leases: ReadLeases,
     ) -> None:
-        """traffic: what has gone over the node's sockets to the others; known_by: what a node knows (boot.KNOWS)."""
+        """traffic: what has gone over the node's sockets to the others; known_by: what a node knows (boot.KNOWS); None:
+        it has not introduced itself."""
         self._known_by, self._leases, self.recovered_rules = known_by, leases, set[str]()
         self._core, self._injector = store.core, store.injector
         self._sink = ClusterSink(store.core, writers, self._store_late)
@@ -282,10 +285,9 @@ class ClusterBackend:
                 f"{where}: expected no rules beside it on a cluster: remove these, leave the option out, so that a "
                 "late sign acts when it comes, or use an engine of one process"
             )
-        lacking = [node for node in sorted(members_of(self._host)) if EVENT_TIMES not in self._known_by(node)]
-        if lacking:
+        if (lacking := self._node_without(EVENT_TIMES)) is not None:
             raise SettingsError(
-                f"{where}: node {lacking[0]} is of an earlier release, which does not keep event times of triples, or "
+                f"{where}: node {lacking} is of an earlier release, which does not keep event times of triples, or "
                 "was not heard yet: upgrade all nodes first, or leave the option out"
             )
 
@@ -594,14 +596,24 @@ class ClusterBackend:
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def check_views(self, query: Query) -> None:
-        lacking = [node for node in sorted(members_of(self._host)) if VIEWS not in self._known_by(node)]
-        if lacking:
+        if (lacking := self._node_without(VIEWS)) is not None:
             assert query.registration is not None
             raise StreamError(
-                f"query {query.registration.name} has no FROM STREAM, so it is a live view, and node {lacking[0]} is "
+                f"query {query.registration.name} has no FROM STREAM, so it is a live view, and node {lacking} is "
                 "of an earlier release, which has none, or was not heard yet: upgrade all nodes first, or give the "
                 "query a window"
             )
+
+    def _node_without(self, feature: str) -> int | None:
+        """Return a node that does not know a feature (boot.KNOWS), or does not introduce itself within HEARD_S; None:
+        all know it."""
+
+        def have_come(_: object) -> bool:
+            return all(self._known_by(node) is not None for node in members_of(self._host))
+
+        with suppress(NodeUnavailable):
+            self._host.wait_until(have_come, current().within(HEARD_S), "the introductions of nodes")
+        return next((one for one in sorted(members_of(self._host)) if feature not in (self._known_by(one) or ())), None)
 
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None

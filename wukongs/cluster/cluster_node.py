@@ -274,7 +274,7 @@ class ClusterNode:
             turns,
             network,
             network.stats,
-            lambda node: self._knows.get(node, frozenset()),
+            self._knows_of,
             leases,
         )
         self._stream_following = StreamFollowing(

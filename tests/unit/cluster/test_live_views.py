@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -906,3 +907,14 @@ def test_a_node_of_an_earlier_release_has_no_views() -> None:
         with pytest.raises(StreamError, match="so it is a live view, and node 1 is of an earl"):
             engine.register(HOPS)
         assert engine.queries() == []
+
+
+def test_a_view_may_be_registered_while_nodes_are_still_introducing_themselves() -> None:
+    """At the start of a cluster, a node that was not heard yet looks like one of an earlier release."""
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        until(lambda: all(nodes[0]._knows_of(number) is not None for number in range(2)))
+        known, nodes[0]._knows = nodes[0]._knows, {0: nodes[0]._knows[0]}
+        timer = threading.Timer(0.3, setattr, (nodes[0], "_knows", known))
+        timer.start()
+        nodes[0].engine.register(HOPS)
+        timer.join()
