@@ -12,7 +12,7 @@ import pytest
 from tests.unit.incremental import test_arguments_follow
 from tests.unit.incremental.test_views_follow import follow
 from wukongs.csparql.terms import Term, Variable
-from wukongs.incremental import cuts, iterate, leaves, operators, searched, sources
+from wukongs.incremental import cuts, graphs, iterate, leaves, operators, searched, sources
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
@@ -281,7 +281,7 @@ def subjects_in_any_graph_are_new(patch: pytest.MonkeyPatch) -> None:
 
 def rows_of_a_graph_stay(patch: pytest.MonkeyPatch) -> None:
     def change(self: EachGraph, change: Change) -> ZSet:
-        return self._rows(self._touched(change), change.after)
+        return self._rows(graphs._table(self.each.graph, self._touched(change)), change.after)
 
     patch.setattr(EachGraph, "change", change)
 
