@@ -32,6 +32,7 @@ from wukongs.cluster.members import is_silent, members_of
 from wukongs.cluster.node_payloads import (
     Registration,
     maker,
+    maker_of,
     read_registration,
     ruleset_of,
     stream_of_view,
@@ -340,14 +341,19 @@ class ClusterBackend:
         makes_key = self._host.node.control.key_of(name) if makes else ""
         if free_name(self._host, self._store, name, source):
             return self._taken_over(name, on_result)
+        self._submit_new(RegisterQuery(name, self._keys_of(query), (me,), payload, makes_key))
+        return self._taken_over(name, on_result)
+
+    def _submit_new(self, record: RegisterQuery) -> None:
+        """Hand in a query or live view of this node. Raises StreamError: its name is taken, or the log had another one
+        first that goes not together with it."""
         try:
-            is_news = self._submit(RegisterQuery(name, self._keys_of(query), (me,), payload, makes_key))
-        except StreamError:  # the log had another query first, with which this one would be a cycle
-            self.close_query(name)
+            is_news = self._submit(record)
+        except StreamError:
+            self.close_query(record.query)
             raise
         if not is_news:
-            raise StreamError(f"a query named {name} is registered already: close it first")
-        return self._taken_over(name, on_result)
+            raise StreamError(f"a query named {record.query} is registered already: close it first")
 
     def _taken_over(self, name: str, on_result: OnResult | None) -> RegisteredQuery:
         """Return a query that runs here, for whoever has registered it."""
@@ -613,12 +619,7 @@ class ClusterBackend:
             payload = Registration(source, None, view=options).payload()
             store.records.new_views.add(name)
             try:
-                if not self._submit(RegisterQuery(name, (), (self._host.me.node,), payload, makes)):
-                    raise StreamError(f"a query named {name} is registered already: close it first")
-            except StreamError:  # the log had another query or view first, with which this one would be a cycle
-                if makes:
-                    self.close_query(name)
-                raise
+                self._submit_new(RegisterQuery(name, (), (self._host.me.node,), payload, makes))
             finally:
                 store.records.new_views.discard(name)
         with self._core.lock:
@@ -638,10 +639,8 @@ class ClusterBackend:
             if state is None:
                 return ""
             control, name = self._host.node.control, state.iri
-            if name in control.queries and maker(control.queries[name].payload, name) is not None:
-                raise StreamError(f"stream {name} is made by query {name}: close that one first")
-            if (view := self._view_that_makes(name)) is not None:
-                raise StreamError(f"stream {name} is made by query {view}: close that one first")
+            if (other := maker_of(name, {one: known.payload for one, known in control.queries.items()})) is not None:
+                raise StreamError(f"stream {name} is made by query {other}: close that one first")
             self._check_cycles(query, options)
             return "" if state.is_made else control.key_of(name)
 

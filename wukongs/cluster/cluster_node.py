@@ -334,6 +334,7 @@ class ClusterNode:
             self._disk.begin()
         self._meeting.begin(addresses, public_keys, self.host.node.control, added)
         self.store.start(self._reach, self.backend)
+        self._begin_views()
         self._puller.start()
         self._stream_following.start()
         on_pulse = [
@@ -342,6 +343,7 @@ class ClusterNode:
             self.backups.pulse,
             self._meet,
             self._stream_following.pulse,
+            self._begin_views,
         ]
         if self.deliveries is not None:
             on_pulse.append(self.deliveries.pulse)
@@ -394,6 +396,10 @@ class ClusterNode:
         elif self.me.disk or is_new:
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), left_s(deadline))
+
+    def _begin_views(self) -> None:
+        if self.host.knows_what_it_had:
+            self.store.begin_views()
 
     def _come_back(self, deadline: float) -> None:
         """Wait until everything is readable that was readable before this node was started again."""

@@ -490,12 +490,14 @@ class Host:
         """Wait until it is known of every entry that was in the log when this life began whether it is committed.
 
         Raises NodeUnavailable."""
+        what = "a majority of the nodes, to say what was in the log"
+        self.wait_until(lambda _: self.knows_what_it_had, timeout_s, what)
 
-        def is_known(node: Node) -> bool:
-            return node.log.leader is not None and node.log.commit >= min(self.had_to, node.log.last)
-
-        if self.had_to:
-            self.wait_until(is_known, timeout_s, "a majority of the nodes, to say what was in the log")
+    @property
+    def knows_what_it_had(self) -> bool:
+        """Whether that is known (wait_for_what_it_had)."""
+        log = self.node.log
+        return not self.had_to or (log.leader is not None and log.commit >= min(self.had_to, log.last))
 
     @property
     def is_installed(self) -> bool:

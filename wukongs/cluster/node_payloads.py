@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
 
 from wukongs.cluster.times import ms_of
 from wukongs.csparql.algebra import Query
-from wukongs.errors import DataError, SettingsError
+from wukongs.errors import DataError, SettingsError, WukongsError
 from wukongs.live.declarations import parse_continuous, parse_registered, stream_options
 from wukongs.live.made_streams import MADE
 from wukongs.live.query_source import QuerySource, Unread
@@ -184,6 +185,19 @@ def stream_of_view(payload: str, name: str) -> str | None:
     WukongsError."""
     view = read_registration(payload, name).view
     return None if view is None else view.into
+
+
+def stream_made(payload: str, name: str) -> str | None:
+    """Return the IRI of the stream that a query or live view makes; None: it makes none, or its node refuses it."""
+    with suppress(WukongsError):
+        return stream_of_view(payload, name) or (name if maker(payload, name) is not None else None)
+    return None
+
+
+def maker_of(stream_iri: str, registrations: Mapping[str, str]) -> str | None:
+    """Return the name of the query or live view that makes a stream; None: there is none. registrations: payloads, by
+    the names of queries and views."""
+    return next((one for one, payload in registrations.items() if stream_made(payload, one) == stream_iri), None)
 
 
 def streams_read(payload: str, name: str) -> list[str]:

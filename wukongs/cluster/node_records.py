@@ -26,9 +26,11 @@ from wukongs.cluster.exposure import Due, Exposure
 from wukongs.cluster.node_payloads import (
     ChangePayload,
     maker,
+    maker_of,
     read_change,
     read_options,
     read_registration,
+    stream_made,
     stream_of_view,
     streams_read,
 )
@@ -301,9 +303,10 @@ class NodeRecords:
         """One of them has come, or is new, since that was last asked."""
         self.new_views = set[str]()
         """Those that somebody is registering at this node."""
-        self._begins_views = False
+        self.begins_views = False
+        """Views begin when their records are carried out."""
         self._noted_views: dict[str, RecordedQuery] = {}
-        """Those that are to stand here once it reads what other nodes hold."""
+        """Those that are to stand here once `begin_views` is called."""
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         """Take in a committed record; what has an SN takes effect when that is exposed."""
@@ -360,6 +363,9 @@ class NodeRecords:
                 return _raising(_cycle(name)), _ready
             case AlterQuery(query=name, streams=streams, payload=payload) if self._is_cycle(name, streams, payload):
                 return _raising(_cycle(name)), _ready
+            case RegisterQuery(query=name, payload=payload) if (other := self._maker_before(name, payload)) is not None:
+                made = stream_made(payload, name)
+                return _raising(StreamError(f"stream {made} is made by query {other}: close that one first")), _ready
             case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload, makes=makes):
                 if makes in self.streams:
                     self.streams[makes].state.is_made = True
@@ -403,6 +409,11 @@ class NodeRecords:
         except WukongsError:
             pass  # its node says so when it registers it
         return False
+
+    def _maker_before(self, name: str, payload: str) -> str | None:
+        """Return which query or live view makes the stream already that another one would make: as _is_cycle."""
+        made = stream_made(payload, name)
+        return None if made is None else maker_of(made, {one: known.payload for one, known in self._registered.items()})
 
     def pass_over(self, record: Record) -> None:
         """Forget what came here for a record whose effect was taken over."""
@@ -714,10 +725,11 @@ class NodeRecords:
     # --- live views ---------------------------------------------------------------------------------------------------
 
     def _run_view(self, name: str, found: RecordedQuery) -> None:
-        """Have a live view stand here. Before this node reads what others hold, it is noted for `begin_views`."""
+        """Have a live view stand here; before `begin_views` it is noted for that. Its stream has what the log says now,
+        which may be more than when the record came."""
         if self._views.get(name) is not None:
             return
-        if not self._begins_views:
+        if not self.begins_views:
             self._noted_views[name] = found
             return
         registration = read_registration(found.payload, name)
@@ -745,13 +757,14 @@ class NodeRecords:
                 own,
                 versions,
                 made,
-                LoggedGivings(found.stands),
+                LoggedGivings(self.homes.get(name, (found, ()))[0].stands),
                 is_paused=registration.is_paused,
             )
 
     def begin_views(self) -> None:
-        """Begin the views that records have sent here so far, and from now on each when its record is carried out."""
-        self._begins_views = True
+        """Begin the views that records have sent here so far, and from now on each when its record is carried out: this
+        node reads what others hold, and knows what of its log is committed."""
+        self.begins_views = True
         noted, self._noted_views = self._noted_views, {}
         for name, found in noted.items():
             if self._me in self.homes.get(name, (found, ()))[1]:

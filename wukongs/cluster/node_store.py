@@ -165,7 +165,12 @@ class NodeStore:
         with self.core.lock:
             self.core.reach, self.core.query_log = reach, query_log
             self.injector.start()
-            self.records.begin_views()
+
+    def begin_views(self) -> None:
+        """Do as NodeRecords.begin_views, after `start`. Calling it twice is allowed."""
+        if not self.records.begins_views:
+            with self.core.lock:
+                self.records.begin_views()
 
     def map_of(self, shards: Sequence[Sequence[int]], node_count: int) -> ShardMap:
         """Return the map of the log's shards (Control.shards) among so many nodes. From any thread."""

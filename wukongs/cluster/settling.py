@@ -78,6 +78,7 @@ class Settling:
     def _closed(self, _: Packet) -> Packet:
         self._host.wait_until_installed(INSTALLED_S)
         self._host.wait_for_what_it_had(RECORD_S)
+        self._store.begin_views()
         # A pipeline waits for no record: until the log has it, no SN covers what it has brought. A stream that was
         # dropped holds the others back until the log says where it ended.
         what = "the record that a stream has begun, or has ended"

@@ -533,7 +533,7 @@ def test_answers_about_other_subjects_are_refused() -> None:
 
 
 @pytest.mark.parametrize("snapshot", first_and_slow([False, True]))
-def test_readers_begin_with_a_reset_after_a_restart(tmp_path: Path, snapshot: bool) -> None:
+def test_readers_go_on_after_a_restart_where_their_position_can_be_read(tmp_path: Path, snapshot: bool) -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
         kept, view = Sum(), nodes[1].engine.register(HOPS, snapshot=snapshot)
         for report in view.results(0.0, group="g"):
@@ -556,8 +556,9 @@ def test_readers_begin_with_a_reset_after_a_restart(tmp_path: Path, snapshot: bo
         nodes[0].engine.settle(WAIT_S)
         first = kept.resets
         for report in view.results(0.0, group="g", progress=True):
-            kept.take(report)
-        assert kept.resets == first + 1
+            if report.is_reset or report.snapshot > kept.sn:  # else it was not acknowledged before
+                kept.take(report)
+        assert kept.resets == first
         same_as(view, kept, nodes[1])
         [paused] = [one for one in nodes[1].engine.queries() if one.name == "w"]
         assert "is paused" in paused.why()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.fuzz import first_and_slow
 from tests.unit.cluster.wires import EX, WAIT_S, until
+from wukongs.cluster.claims import Claims
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.pushing import Writers
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.views import logged_givings
 from wukongs.live.views.following_view import FollowingView
+from wukongs.live.views.given import Given
 from wukongs.live.views.logged_givings import Giving, LoggedGivings
 from wukongs.protocol.events import Submitted
 from wukongs.protocol.records import MoveQuery
@@ -32,14 +36,15 @@ Facts = set[tuple[str | None, ...]]
 class Periods:
     """A cluster with a stream that gives the event time, and a view whose period is 100 ms, at some node."""
 
-    def __init__(self, nodes: list[ClusterNode], text: str = SEEN, **options: Any) -> None:
+    def __init__(self, nodes: list[ClusterNode], text: str = SEEN, *, snapshot: bool = True, **options: Any) -> None:
         self.nodes, self.text, self.now_ms, self.sum = nodes, text, 0, Facts()
         self.engine = nodes[0].engine
         self.clock = self.engine.stream(f"{EX}clock", batch_ms=10)
         self.clock.advance(0)
         self.engine.settle(WAIT_S)
         self.engine.stream(MADE, batch_ms=100, **options)
-        nodes[-1].engine.register(f"{PREFIX}REGISTER QUERY q AS {text}", into=MADE, every_ms=100)
+        register = nodes[-1].engine.register
+        register(f"{PREFIX}REGISTER QUERY q AS {text}", into=MADE, every_ms=100, snapshot=snapshot)
         self.windows: Any = self.engine.register(WINDOWS)
 
     @property
@@ -196,6 +201,74 @@ def test_a_node_that_has_the_view_no_more_pushes_nothing(update: str, monkeypatc
         assert decided == [-1]
 
 
+def test_the_sum_of_the_changes_stays_in_the_log_behind_what_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_givings, "TOGETHER_BYTES_MIN", 0)
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
+        nodes[0].engine.update(f"{PREFIX}INSERT DATA {{ :z :p :z }}")
+        periods = Periods(nodes, snapshot=False, timing=True)
+        periods.engine.settle(WAIT_S)
+        before = periods.content()
+        for number in range(8):
+            periods.update(f"INSERT DATA {{ :n{number} :p :b }}")
+            periods.end()
+            periods.check(before, is_signed=False)
+            before = periods.content()
+        periods.move(0)
+        periods.update("INSERT DATA { :c :p :d }")
+        periods.end()
+        periods.check(before, is_signed=False)
+
+
+def test_a_view_that_comes_back_is_not_held_by_what_it_would_have_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had computed what a period gives when it moved to the other node, which has given that meanwhile."""
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
+        periods, give = Periods(nodes, timing=True), FollowingView._give_by_log
+        has_moved = list[bool]()
+
+        def moved(view: FollowingView, *args: Any) -> None:
+            if not has_moved:
+                has_moved.append(True)
+                periods.move(0)
+                until(lambda: view.has_moved)
+            give(view, *args)
+
+        monkeypatch.setattr(FollowingView, "_give_by_log", moved)
+        periods.update("INSERT DATA { :a :p :b }")
+        periods.end()
+        periods.check(Facts(), is_signed=False)
+        before = periods.content()
+        periods.move(1)
+        periods.update("INSERT DATA { :c :p :d }")
+        periods.end()
+        periods.check(before, is_signed=False)
+
+
+def test_what_was_there_before_is_in_the_log_though_its_texts_were_not_to_be_had_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written_rows, lost = Given.written_rows, list[bool]()
+
+    def lose(given: Given) -> str:
+        if not lost:
+            lost.append(True)
+            raise NodeUnavailable("gone")
+        return written_rows(given)
+
+    monkeypatch.setattr(Given, "written_rows", lose)
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
+        nodes[0].engine.update(f"{PREFIX}INSERT DATA {{ :z :p :z }}")
+        periods = Periods(nodes, snapshot=False, timing=True)
+        periods.engine.settle(WAIT_S)
+        assert lost
+        before = periods.content()
+        for name in "ab":
+            periods.update(f"INSERT DATA {{ :{name} :p :b }}")
+            periods.end()
+            periods.check(before, is_signed=False)
+            before = periods.content()
+            periods.move(0 if name == "a" else 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_nothing_is_lost_when_all_nodes_start_again(tmp_path: Path, snapshot: bool) -> None:
@@ -231,6 +304,38 @@ def test_nothing_is_lost_when_all_nodes_start_again(tmp_path: Path, snapshot: bo
         assert tuples == 9 + snapshot, "each insert is pushed once, and :z with the first period if at all"
 
 
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_the_log_has_beyond_what_a_disk_knows_to_be_committed_is_not_given_twice(
+    has_checkpoint: bool, is_signed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that loses its power has its records of the log, but nothing may say of the last ones that a majority has
+    them. It knows that once the others answer again."""
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path / "before") as nodes:
+        periods = Periods(nodes, **({"into": f"{EX}g"} if is_signed else {"timing": True}))
+        periods.update("INSERT DATA { :a :p :b }")
+        periods.end()
+        periods.check(Facts(), is_signed=is_signed)
+        if has_checkpoint:
+            periods.engine.checkpoint()
+        with monkeypatch.context() as patch:
+            patch.setattr(NodeDisk, "commit", lambda *_: None)
+            before = periods.content()
+            for name in "cd":
+                periods.update(f"INSERT DATA {{ :{name} :p :b }}")
+                periods.end()
+                periods.check(before, is_signed=is_signed)
+                before = periods.content()
+            shutil.copytree(tmp_path / "before", tmp_path / "after")
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path / "after") as nodes:
+        engine = nodes[0].engine
+        engine.update(f"{PREFIX}INSERT DATA {{ :e :p :b }}")
+        nodes[0].backend.declared(f"{EX}clock").advance(1000)
+        engine.settle(WAIT_S)
+        until(lambda: engine.stats()["streams"][MADE]["tuples"] >= 4)
+        assert engine.stats()["streams"][MADE]["tuples"] == 4
+
+
 def test_a_view_that_is_closed_ends_its_stream() -> None:
     with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
         periods = Periods(nodes, timing=True)
@@ -242,6 +347,44 @@ def test_a_view_that_is_closed_ends_its_stream() -> None:
         assert periods.pushed() == {100: periods.content()}
         with pytest.raises(wukongs.StreamError, match="has ended with the query that made it"):
             periods.engine.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+
+
+def test_of_two_views_that_are_registered_at_once_the_first_makes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        first, second = (node.engine for node in nodes)
+        first.stream(MADE, batch_ms=100, timing=True)
+        settle_texts, is_first = Claims.settle_texts, [True]
+
+        def meanwhile(claims: Claims, *args: Any) -> Any:
+            if is_first:
+                is_first.clear()
+                second.register(f"{PREFIX}REGISTER QUERY r AS {ENDS}", into=MADE, every_ms=100)
+            return settle_texts(claims, *args)
+
+        monkeypatch.setattr(Claims, "settle_texts", meanwhile)
+        with pytest.raises(wukongs.StreamError, match=f"stream {MADE} is made by query r"):
+            first.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        until(lambda: all([one.name for one in engine.queries()] == ["r"] for engine in (first, second)))
+
+
+def test_a_view_whose_name_was_taken_meanwhile_leaves_the_one_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        engine = nodes[0].engine
+        engine.stream(MADE, batch_ms=100, timing=True)
+        settle_texts, is_first = Claims.settle_texts, [True]
+
+        def meanwhile(claims: Claims, *args: Any) -> Any:
+            if is_first:
+                is_first.clear()
+                engine.register(f"{PREFIX}REGISTER QUERY q AS {ENDS}")
+            return settle_texts(claims, *args)
+
+        monkeypatch.setattr(Claims, "settle_texts", meanwhile)
+        with pytest.raises(wukongs.StreamError, match="a query named q is registered already"):
+            engine.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        engine.update(f"{PREFIX}INSERT DATA {{ :a :p :b }}")
+        engine.settle(WAIT_S)
+        assert [one.name for one in engine.queries()] == ["q"]
 
 
 # --- the records ------------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class FollowingView(MakesByPeriods):
         self.given = Given(options.snapshot) if options.into is not None else None
         """The sum of what the stream has got."""
         self._base_logged: Callable[[], object] | None = None
-        """Waits until the log of a cluster has what counts as given from the beginning."""
+        """Waits until the log of a cluster has what counts as given from the beginning; None: no need."""
         self.has_moved = False
         """It goes on at another node."""
         self._references: Int64Array = np.empty(0, np.int64)
@@ -685,13 +685,15 @@ class FollowingView(MakesByPeriods):
         rows = written(change, self._terms) if len(change) else None
         records = logged.next(report.time_ms, rows, given.written_rows)
         with self._core.lock:
-            made.decide(report.time_ms, pushed, partial(self._log_givings, records))
+            if not self.has_moved:  # else the stream's queue is for the view that may come back
+                made.decide(report.time_ms, pushed, partial(self._log_givings, records))
             given.give(change, report.sn)
 
     def _log_givings(self, records: Sequence[tuple[str, str]]) -> None:
         """Wait until the log of the cluster has some records of what is given. Raises NodeUnavailable."""
         if self._base_logged is not None:
             self._base_logged()
+            self._base_logged = None  # a later sum takes its place
         for name, text in records:
             self._log_giving(name, text)()
 
@@ -736,11 +738,11 @@ class FollowingView(MakesByPeriods):
         if self.given is None:
             self._view.install()
         else:
-            content, is_first = self._view.begin(), self.given.rows is None
+            content, logged = self._view.begin(), self.given.logged
             with self._core.lock:
                 self.given.begin_again(content, self._terms, Position(to.sn))
-            if is_first and self.given.logged is not None and not self.given.begins_whole:
-                self._base_logged = self._log_giving(*self.given.logged.begin(self.given.written_rows()))
+            if logged is not None and not (logged.is_begun or self.given.begins_whole):
+                self._base_logged = self._log_giving(*logged.begin(self.given.written_rows()))
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: DataTexts) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
