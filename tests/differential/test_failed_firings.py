@@ -36,6 +36,8 @@ KEPT: dict[str, tuple[str, ...]] = {
         "maintained.py",
     ),
     "paths": ("kept_paths.py", "reach.py", "forest.py"),
+    "ranked": ("incremental/cuts.py", "incremental/counted.py", "incremental/groups.py", "maintained.py"),
+    "stored": ("searched.py", "incremental/operators.py", "maintained.py"),
     "together": ("plans/compiled.py", "plan_memo.py", "plan_versions.py", "store/window_table.py"),
     "compiled": ("plans/compiled.py", "store/window_table.py"),
     "joined": ("argument_rows.py", "plan_memo.py", "query/rows.py", "reporting.py"),

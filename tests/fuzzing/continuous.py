@@ -452,7 +452,7 @@ MIXES: dict[str, Mix] = {
     "joins": Mix(make_joins, (M.JOINS, M.CHANGES), 2),
     "limits": Mix(make_limits, (M.LIMITS, M.CHANGES), 2),
     "ranked": Mix(make_ranked, (M.LIMITS, M.GROUPS, M.DISTINCT), 2),
-    "stored": Mix(make_stored, (M.JOINS, M.CHANGES, M.SEARCHED), 2),
+    "stored": Mix(make_stored, (M.JOINS, M.CHANGES, M.SEARCHED), 5),
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.COMPILED,), 3),
     "together": Mix(make_together, (M.TOGETHER,), 1),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-
-import numpy as np
 
 from wukongs.csparql.algebra import (
     Bgp,
@@ -23,7 +21,6 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.scope import exists_patterns, is_stored, possible_variables
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import map_children, parts_of
-from wukongs.incremental.interests import Interests
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.sources import (
     StoredGraphs,
@@ -36,7 +33,6 @@ from wukongs.incremental.sources import (
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.operators import operators as tables
 from wukongs.query.plans.dataset import Source
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -214,85 +210,6 @@ class Constant:
 
     def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
         return self.begin(stored_at(change, side)).compatible_with(keys)
-
-
-@dataclass(slots=True)
-class Refresh:
-    """A part without a rule: evaluated anew when a triple that it may read was inserted or deleted, and compared.
-
-    reason: why it has none, as explain says it.
-    original: the part that it evaluates: for each argument, if it has children.
-    children: nothing, or the arguments.
-    before, after: the content at both ends of the change that was taken last."""
-
-    node: Node
-    evaluation: Evaluation
-    reads: Callable[[Change], bool]
-    reason: str
-    original: Node
-    children: tuple[Operator, ...] = ()
-    before: ZSet = field(default_factory=ZSet.empty)
-    after: ZSet = field(default_factory=ZSet.empty)
-    touched: int = field(default=0, init=False)
-    kind = "refresh"
-    keeps = True
-
-    @property
-    def kept_bytes(self) -> int:
-        return self.after.size_bytes
-
-    @staticmethod
-    def of(node: Node, evaluation: Evaluation, reason: str) -> Refresh:
-        lifted = evaluation.lifted
-        original = None if lifted is None else lifted.original(node)
-        if lifted is None or original is None:
-            return Refresh(node, evaluation, Interests(node, evaluation), reason, node)
-        arguments = DeltaJoin.of(lifted.arguments, evaluation)
-        assert arguments is not None, lifted.arguments
-        return Refresh(node, evaluation, Interests(original, evaluation), reason, original, (arguments,))
-
-    def begin(self, stored: BatchSet) -> ZSet:
-        self.before = self.after = self._evaluated(stored)
-        return self.after
-
-    def _evaluated(self, stored: BatchSet, given: BindingTable | None = None) -> ZSet:
-        """Return the content. given: of these arguments; None: of all that are bound."""
-        if self.children and given is None:
-            given = self.children[0].begin(stored).table
-        if given is None:
-            rows = self.evaluation.run(self.node, stored)
-        else:
-            rows = self.evaluation.run_given(self.original, stored, given, NUMBER)
-        return ZSet.of(tables.project(rows, names_of(self.node))).consolidated()
-
-    @noted
-    def change(self, change: Change) -> ZSet:
-        self.before = self.after
-        bound = [child.change(change) for child in self.children]
-        if self.reads(change):
-            self.after = self._evaluated(change.after)
-            return self.after.plus(self.before.negated()).consolidated()
-        found = ZSet.empty(names_of(self.node))
-        for arguments in bound:
-            if len(arguments):
-                found = self._of_bound(arguments, change)
-                self.after = self.before.plus(found).project(names_of(self.node)).consolidated()
-        return found
-
-    def _of_bound(self, arguments: ZSet, change: Change) -> ZSet:
-        """Return the change that follows from arguments that were bound (+1) and unbound (-1)."""
-        is_new = arguments.weights > 0
-        new, gone = (arguments.table.take(np.flatnonzero(chosen)) for chosen in (is_new, ~is_new))
-        return self._evaluated(change.after, new).plus(self.before.with_keys(gone, (NUMBER,)).negated()).consolidated()
-
-    def at(self, side: Side) -> ZSet:
-        return self.before if side is Side.BEFORE else self.after
-
-    def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
-        return rows.joined(self.at(side))
-
-    def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
-        return self.at(side).compatible_with(keys)
 
 
 def names_of(node: Node) -> tuple[Variable, ...]:

@@ -58,7 +58,7 @@ from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.groups import Anew, Grouped, is_argument
 from wukongs.incremental.leaves import DeltaJoin, is_of_stored, names_of
 from wukongs.incremental.lookups import Kept, Operator, Whole
-from wukongs.incremental.operators import operator_lines, operator_of, operators_of
+from wukongs.incremental.operators import NoOperator, operator_lines, operator_of, operators_of
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.window_join import RowWise, WindowJoin
 from wukongs.incremental.zset import ZSet
@@ -554,15 +554,18 @@ class Maintained:
 
         self._evaluation.leaf = leaf
         top: Operator | None
-        if isinstance(node, Slice):
-            top = _cut_of(node, self._evaluation)
-        elif isinstance(node, Group):
-            top = Grouped.of(node, self._evaluation, operator_of, _not_kept)
-        elif isinstance(node, Distinct) and (rows := _projected_rows(node)) is not None:
-            below = leaf(rows)
-            top = None if below is None else Counted(names_of(node), (below,))
-        else:
-            top = operator_of(node, self._evaluation)
+        try:
+            if isinstance(node, Slice):
+                top = _cut_of(node, self._evaluation)
+            elif isinstance(node, Group):
+                top = Grouped.of(node, self._evaluation, operator_of, _not_kept)
+            elif isinstance(node, Distinct) and (rows := _projected_rows(node)) is not None:
+                below = leaf(rows)
+                top = None if below is None else Counted(names_of(node), (below,))
+            else:
+                top = operator_of(node, self._evaluation)
+        except NoOperator:
+            return None
         if top is None or not joins or not all(map(_is_followed, operators_of(top))):
             return None
         if not isinstance(top, Grouped | Counted | Cut):
@@ -586,6 +589,8 @@ class Maintained:
         """Return whether a node reads graphs in a way that no operator beside windows follows."""
         if isinstance(node, PerGraph | PathPattern):
             return not is_stored(node.graph, self._evaluation.clause)
+        if isinstance(node, LeftJoin) and node.condition is not None and exists_patterns(node.condition):
+            return True  # EXISTS may read windows
         return isinstance(node, Service | TripleParts)
 
     def _join_of(self, node: Node) -> WindowJoin | None:

@@ -23,7 +23,6 @@ The rules, with d for the change of a part, f for its content before and t for i
 * other paths between variables (Searched): from the nodes that lead to changed edges, before and after (searched.py).
 * LIMIT (Cut): rows in d are inserted among the first ones, of all or of each argument; others are behind them.
 * a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
-* whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.interests import Interests
 from wukongs.incremental.iterate import Reached, asked_by, paths_last, with_ties
-from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, is_of_stored, names_of
+from wukongs.incremental.leaves import Constant, DeltaJoin, is_of_stored, names_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, Whole, install, noted, stored_at
 from wukongs.incremental.searched import Searched
 from wukongs.incremental.versions import Above, Change, Evaluation
@@ -513,8 +512,12 @@ def _is_in(rows: ZSet, others: ZSet) -> BoolArray:
 # --- the tree ---------------------------------------------------------------------------------------------------------
 
 
+class NoOperator(Exception):
+    """A part cannot be followed. Beside windows alone: patterns whose matches cannot be kept."""
+
+
 def operator_of(node: Node, evaluation: Evaluation) -> Operator:
-    """Return the operators of a part of a query, the top one of them."""
+    """Return the operators of a part of a query, the top one of them. Raises NoOperator."""
     joined = DeltaJoin.of(node, evaluation) if evaluation.leaf is None else evaluation.leaf(node)
     if joined is not None:
         return joined
@@ -544,8 +547,6 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case LeftJoin(left=left, right=right, condition=condition):
             deciding = None
             if condition is not None and exists_patterns(condition):
-                if evaluation.leaf is not None:
-                    return Refresh.of(node, evaluation, "EXISTS may read windows")
                 deciding = Deciding.of(condition, evaluation)
             return Flag(node, _sides(left, right, evaluation), evaluation, deciding)
         case Minus(left=left, right=right):
@@ -578,7 +579,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             cut = Cut(plain, (Kept(operator_of(below_cut(plain), evaluation), keys),), evaluation, keys)
             shown = names_of(node)
             return cut if names_of(plain) == shown else Linear((Project(plain, shown),), (cut,), evaluation)
-    return Refresh.of(node, evaluation, f"no rule for {type(node).__name__}")
+    raise NoOperator(type(node).__name__)
 
 
 def _exists_below(node: _Summing) -> _Summing:
@@ -639,7 +640,7 @@ def _sides(left: Node, right: Node, evaluation: Evaluation) -> tuple[LookUp, Loo
 def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
     """Return the operators of a part that rows of another part are looked up in."""
     found = operator_of(node, evaluation)
-    if isinstance(found, Refresh | Constant | ExistingGraphs):
+    if isinstance(found, Constant | ExistingGraphs):
         return found
     if is_of_stored(node, evaluation.clause) and is_explorable(node, possible_variables(other)):
         return Explored(node, found, evaluation)
@@ -673,6 +674,5 @@ def operator_lines(top: Operator, *, analyze: bool = True) -> list[str]:
     lines = list[str]()
     for depth, operator in operators_of(top):
         figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
-        reason = f" ({operator.reason})" if isinstance(operator, Refresh) else ""
-        lines.append(f"{'  ' * depth}{operator.kind}{reason}{figures}")
+        lines.append(f"{'  ' * depth}{operator.kind}{figures}")
     return lines

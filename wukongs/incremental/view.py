@@ -114,11 +114,6 @@ class View:
         """Whether some operator has to know of each SN, whatever has changed up to there."""
         return any(isinstance(operator, Reached) for _, operator in operators_of(self.top))
 
-    @property
-    def is_refreshed(self) -> bool:
-        """Whether some part has no rule, and is evaluated anew at each change."""
-        return any(operator.kind == "refresh" for _, operator in operators_of(self.top))
-
     def explain(self, *, analyze: bool = False) -> str:
         """Return its operators as text, a line each. analyze: with the bytes that each keeps, and the rows of its last
         change."""

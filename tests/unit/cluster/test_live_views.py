@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -206,12 +206,12 @@ class FollowedView:
     def __post_init__(self) -> None:
         self.names = tuple(self.bound[0]) if self.bound else ()
 
-    def bind_and_unbind(self, rng: Random, engines: list[Any]) -> None:
-        """Change the arguments, at any node."""
+    def bind_and_unbind(self, rng: Random, engines: list[Any], terms: Sequence[str] = TERMS) -> None:
+        """Change the arguments, at any node. terms: they are some of these."""
         assert self.bound is not None
         [view] = [one for one in rng.choice(engines).queries() if one.name == self.view.name]
         if rng.random() < 0.5:
-            rows = random_rows(rng, self.names)
+            rows = random_rows(rng, self.names, terms)
             self.bound.update(zip(view.bind(rows).tolist(), rows, strict=True))
         if self.bound and rng.random() < 0.4:
             numbers = rng.sample(sorted(self.bound), rng.randint(1, len(self.bound)))
@@ -232,8 +232,8 @@ def first_rows(rng: Random, text: str) -> dict[int, dict[str, str]]:
     return dict(enumerate(random_rows(rng, names)))
 
 
-def random_rows(rng: Random, names: Collection[str]) -> list[dict[str, str]]:
-    return [{name: rng.choice(TERMS) for name in names} for _ in range(rng.randint(1, 4))]
+def random_rows(rng: Random, names: Collection[str], terms: Sequence[str] = TERMS) -> list[dict[str, str]]:
+    return [{name: rng.choice(terms) for name in names} for _ in range(rng.randint(1, 4))]
 
 
 @pytest.mark.parametrize(("count", "replicas"), [(3, 1), slow(1, 1), slow(3, 2)])
@@ -257,6 +257,7 @@ def test_views_follow_their_text(count: int, replicas: int, monkeypatch: pytest.
     assert any(explored) is (count > 1), "changes were joined with what other nodes hold"
 
 
+INTEGER_1 = f'"1"^^<{XSD}integer>'
 COUNTED = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
 OF_GRAPHS = (
     "SELECT ?g WHERE { GRAPH ?g { } }",
@@ -271,49 +272,84 @@ OF_GRAPHS = (
 )
 
 
+OF_GIVEN_GRAPHS = (
+    ("SELECT * WHERE { GRAPH ?g { } }", ("g",)),
+    (f"SELECT * WHERE {{ GRAPH ?g {{ {COUNTED} }} }}", ("g",)),
+    (f"SELECT * WHERE {{ GRAPH ?g {{ {COUNTED} }} }}", ("n",)),
+    (f"SELECT * FROM NAMED <{EX}h0> FROM NAMED <{EX}none> WHERE {{ GRAPH ?g {{ {COUNTED} }} }}", ("g",)),
+    ("SELECT * WHERE { GRAPH ?g { SELECT ?s ?o WHERE { ?s ?p ?o } ORDER BY ?o ?s LIMIT 2 } }", ("s",)),
+    ("SELECT * WHERE { GRAPH ?g { SELECT ?s ?o WHERE { ?s ?p ?o } ORDER BY ?o ?s LIMIT 2 } }", ("g", "s")),
+    (
+        "SELECT * WHERE { GRAPH ?g { SELECT ?o (COUNT(*) AS ?n) "
+        f"{{ ?s ?p ?o GRAPH <{EX}k> {{ ?o ?q ?z }} }} GROUP BY ?o }} }}",
+        ("o",),
+    ),
+    (
+        "SELECT * WHERE { GRAPH ?g { ?s ?p ?o { SELECT (COUNT(*) AS ?n) { GRAPH ?h { ?x ?q ?y } } } } }",
+        ("g",),
+    ),
+    (f"SELECT * WHERE {{ ?s <{EX}in> ?g OPTIONAL {{ GRAPH ?g {{ {COUNTED} }} }} }}", ("g",)),
+    (f"SELECT * WHERE {{ ?s <{EX}in> ?g OPTIONAL {{ GRAPH ?g {{ {COUNTED} }} }} }}", ("s",)),
+    (f"SELECT * WHERE {{ ?s <{EX}in> ?g MINUS {{ GRAPH ?g {{ }} }} }}", ("g",)),
+    (f"SELECT * WHERE {{ GRAPH ?g {{ ?s (<{EX}p>?/<{EX}q>*)* ?o }} }}", ("s",)),
+    (f"SELECT * WHERE {{ GRAPH ?g {{ ?s (<{EX}p>?/<{EX}q>*)+ ?o }} }}", ("s", "g")),
+    (f"SELECT * WHERE {{ ?s (<{EX}in>*/<{EX}q>?)+ ?o }}", ("s",)),
+    (f"SELECT * WHERE {{ GRAPH ?g {{ ?s <{EX}p>* ?o }} GRAPH ?g {{ }} }}", ("o",)),
+)
+
+
 @pytest.mark.parametrize(("count", "replicas"), [(3, 1), slow(3, 2), slow(1, 1)])
 @pytest.mark.parametrize("seed", first_and_slow(range(4)))
-def test_graphs_that_come_and_go_at_any_node_are_followed(count: int, replicas: int, seed: int) -> None:
+@pytest.mark.parametrize("has_arguments", [False, True])
+def test_graphs_that_come_and_go_at_any_node_are_followed(
+    count: int, replicas: int, seed: int, has_arguments: bool
+) -> None:
     """Most graphs have a triple or two, so a graph goes at one node while another one has some of it, or not."""
     chance, here = Random(f"{seed} {count} {replicas}"), set[tuple[str, str, str]]()
+    texts = OF_GIVEN_GRAPHS if has_arguments else [(text, None) for text in OF_GRAPHS]
+    terms = (*(f"<{EX}{name}>" for name in ("h0", "h1", "h2", "k", "none", "n1", "n2", "o1", "o2")), INTEGER_1)
+    changed = 0
     with cluster(count, replicas, silence_pulses_max=PATIENT) as nodes, wukongs.Engine() as engine:
-        followed = [
-            (text, chance.choice(nodes).engine.register(f"REGISTER QUERY v{at} AS {text}"), Sum())
-            for at, text in enumerate(OF_GRAPHS)
-        ]
+        engines, followed = [node.engine for node in nodes], list[FollowedView]()
+        for at, (text, names) in enumerate(texts):
+            bound = None if names is None else dict(enumerate(random_rows(chance, names, terms)))
+            table = None if bound is None else [*bound.values()]
+            view = chance.choice(engines).register(f"REGISTER QUERY v{at} AS {text}", bindings=table)
+            followed.append(FollowedView(text, view, bound))
         for step in range(20):
-            parts = []
-            for _ in range(chance.choice((1, 2, 4))):
-                subject, number = f"<{EX}n{chance.randrange(9)}>", chance.randrange(4)
-                triple = chance.choice(
-                    (
-                        (f"GRAPH <{EX}h{number}>", subject, f"<{EX}p> <{EX}o{number}>"),
-                        (f"GRAPH <{EX}k>", f"<{EX}o{number}>", f"<{EX}q> {number}"),
-                        ("", subject, f"<{EX}in> <{EX}h{number}>"),
-                    )
-                )
-                if here and chance.random() < 0.5:
-                    triple = chance.choice(sorted(here))
-                    here.discard(triple)
-                    word = "DELETE"
-                else:
-                    here.add(triple)
-                    word = "INSERT"
-                graph, *rest = triple
-                parts.append(
-                    f"{word} DATA {{ {graph or ''} {{ {' '.join(rest)} }} }}"
-                    if graph
-                    else f"{word} DATA {{ {' '.join(rest)} }}"
-                )
-            update = " ; ".join(parts)
+            update = " ; ".join(change_of_graphs(chance, here) for _ in range(chance.choice((1, 2, 4))))
             engine.update(update)
-            chance.choice(nodes).engine.update(update)
+            chance.choice(engines).update(update)
+            for one in followed if has_arguments else ():
+                one.bind_and_unbind(chance, engines, terms)
             nodes[0].engine.settle(WAIT_S)
-            for text, view, kept in followed:
-                assert kept.read(view).rows == asked(engine, text), (step, text, update)
-        for text, view, kept in followed:
-            assert kept.resets == 1
-            assert not view.stats()["is_refreshed"], (text, view.explain())
+            for one in followed:
+                before = Counter(one.kept.rows)
+                expected = asked(engine, one.text, one.bound)
+                assert one.kept.read(one.view).rows == expected, (step, one.text, one.bound, update, before)
+                changed += one.kept.rows != before
+        for one in followed:
+            assert one.kept.resets == 1
+    assert changed > 20
+
+
+def change_of_graphs(chance: Random, here: set[tuple[str, str, str]]) -> str:
+    """Return an operation that inserts or deletes a triple. here: what is stored, as graph, subject and the rest."""
+    subject, number = f"<{EX}n{chance.randrange(9)}>", chance.randrange(4)
+    triple = chance.choice(
+        (
+            (f"<{EX}h{number}>", subject, f"<{EX}p> <{EX}o{number}>"),
+            (f"<{EX}k>", f"<{EX}o{number}>", f"<{EX}q> {number}"),
+            ("", subject, f"<{EX}in> <{EX}h{number}>"),
+        )
+    )
+    word = "INSERT"
+    if here and chance.random() < 0.5:
+        triple, word = chance.choice(sorted(here)), "DELETE"
+    (here.add if word == "INSERT" else here.discard)(triple)
+    graph, subject, rest = triple
+    quad = f"GRAPH {graph} {{ {subject} {rest} }}" if graph else f"{subject} {rest}"
+    return f"{word} DATA {{ {quad} }}"
 
 
 @pytest.mark.slow

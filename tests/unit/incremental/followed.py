@@ -32,8 +32,7 @@ Row = tuple[str | None, ...]
 
 class Followed:
     """A view of an engine in memory. contents: the sum of its reports so far. given: the variables that arguments give
-    terms for; rows: the arguments that are bound, by their numbers; paths: the indexes that it shares; is_divided: its
-    operators are those of a node that has a share of the graph, though it has all."""
+    terms for; rows: the arguments that are bound, by their numbers; paths: the indexes that it shares."""
 
     def __init__(
         self,
@@ -41,8 +40,6 @@ class Followed:
         text: str,
         given: Sequence[str] = (),
         paths: PathIndexes | None = None,
-        *,
-        is_divided: bool = False,
     ) -> None:
         self.text, self.given = text, tuple(given)
         self._core = engine._core
@@ -57,7 +54,6 @@ class Followed:
         self._handle = self._trace.open(self._core.sn, "view", expires=False)
         ids, indexes = self._ids(), paths or PathIndexes()
         evaluation = Evaluation(self.query.dataset, ids, self._terms, Limits(), lifted=self._lifted, paths=indexes)
-        evaluation.graph_of = (lambda stored: None) if is_divided else None
         query = self._lifted.query if self._lifted else self.query
         self.view = View(query, evaluation, self._core.sn, self._handle.read())
         with within(evaluation.limits):

@@ -32,7 +32,7 @@ from wukongs.incremental import cuts, lifted
 from wukongs.incremental.arguments import with_arguments
 from wukongs.incremental.cuts import Cut
 from wukongs.incremental.graphs import EachGraph
-from wukongs.incremental.leaves import Refresh, names_of
+from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.operators import EachArgument, operators_of
 from wukongs.incremental.versions import Change, Evaluation
@@ -202,7 +202,6 @@ def follow_nullable(path: str, seed: int = 0, given: tuple[str, ...] = ("s",), b
     with wukongs.Engine() as engine:
         engine.update(stored)
         view = Followed(engine, f"SELECT * {{ {block.format(f'?s {made} ?o')} }}", given)
-        assert "refresh" not in {operator.kind for _, operator in operators_of(view.view.top)}
         for step in range(4):
             engine.update(random_update(rng, graphs))
             view.bind([tuple(rng.choice((*NODES, "<http://ex/unknown>")) for _ in given) for _ in range(2)])
@@ -310,16 +309,14 @@ EACH_GRAPH = [
 """Texts over each graph, with the variables that arguments give."""
 
 
-def follow_graphs(text: str, given: list[str], seed: int = 0, *, is_divided: bool = False) -> int:
+def follow_graphs(text: str, given: list[str], seed: int = 0) -> int:
     """Follow a part that is evaluated graph by graph; return how many reports were not empty."""
     rng, reports = random.Random(f"each graph {seed}"), 0
     graphs, stored = random_graphs(rng)
     terms = [*GRAPHS[1:], *NODES[:3], f'"2"^^<{XSD}integer>', "<http://ex/unknown>"]
     with wukongs.Engine() as engine:
         engine.update(stored)
-        view = Followed(engine, text, given, is_divided=is_divided)
-        kinds = {operator.kind for _, operator in operators_of(view.view.top)}
-        assert ("refresh" in kinds) is is_divided, kinds
+        view = Followed(engine, text, given)
         for step in range(STEPS):
             engine.update(random_update(rng, graphs))
             if step % 3:
@@ -337,20 +334,7 @@ def test_parts_of_each_graph_follow_their_arguments(text: str, given: list[str])
     assert sum(follow_graphs(text, given, seed) for seed in range(3)) > 0
 
 
-def follow_refreshed() -> int:
-    """Follow a part that is evaluated anew for its arguments; return how many reports were not empty."""
-    return sum(follow_graphs(*EACH_GRAPH[at], seed, is_divided=True) for at in (1, 2, 5) for seed in range(2))
-
-
-def test_parts_that_are_evaluated_anew_follow_their_arguments() -> None:
-    assert follow_refreshed() > 4
-
-
 # --- mutants ----------------------------------------------------------------------------------------------------------
-
-
-def refreshed_parts_miss_new_arguments(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Refresh, "_of_bound", lambda self, arguments, change: ZSet.empty())
 
 
 def arguments_without_rows_have_no_group(patch: pytest.MonkeyPatch) -> None:
@@ -454,12 +438,6 @@ def test_a_broken_rule_of_nullable_paths_is_caught(monkeypatch: pytest.MonkeyPat
     every_node_is_known(monkeypatch)
     with pytest.raises(AssertionError, match=r"seed|Counter"):
         sum(follow_nullable("(P*/Q?)+", seed) for seed in range(8))
-
-
-def test_a_broken_rule_of_refreshed_parts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    refreshed_parts_miss_new_arguments(monkeypatch)
-    with pytest.raises(AssertionError, match=r"seed|Counter"):
-        follow_refreshed()
 
 
 @pytest.mark.slow

@@ -12,12 +12,12 @@ import pytest
 from tests.unit.incremental import test_arguments_follow
 from tests.unit.incremental.test_views_follow import follow
 from wukongs.csparql.terms import Term, Variable
-from wukongs.incremental import cuts, iterate, leaves, operators, searched, sources
+from wukongs.incremental import cuts, graphs, iterate, leaves, operators, searched, sources
 from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.iterate import Reached
-from wukongs.incremental.leaves import DeltaJoin, Refresh
+from wukongs.incremental.leaves import DeltaJoin
 from wukongs.incremental.lookups import Explored, Kept, Side
 from wukongs.incremental.searched import Searched
 from wukongs.incremental.sources import StoredGraphs
@@ -39,7 +39,7 @@ def all_at(side: Side) -> Callable[..., Any]:
     """Look all rows up at one end of the change."""
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        for kind in (Explored, Kept, Refresh):
+        for kind in (Explored, Kept):
             right = kind.matching
             patch.setattr(kind, "matching", lambda self, rows, change, _, right=right: right(self, rows, change, side))
 
@@ -100,7 +100,7 @@ def newest_level_is_not_looked_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Arranged, "with_keys", lambda self, rows: right(Arranged(self.keys, self.levels[:1]), rows))
 
 
-def refreshed_never(patch: pytest.MonkeyPatch) -> None:
+def other_parts_never_change(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(operators, "Interests", lambda part, evaluation: lambda change: False)
 
 
@@ -182,7 +182,7 @@ MUTANTS = (
     groups_are_not_removed,
     content_stays,
     newest_level_is_not_looked_up,
-    refreshed_never,
+    other_parts_never_change,
     weights_are_dropped,
     without("Sum", "change", lambda self, change: self.children[0].change(change)),
     without("Existing", "change", lambda self, change: self._applied(self.children[0].change(change), change.after)),
@@ -281,7 +281,7 @@ def subjects_in_any_graph_are_new(patch: pytest.MonkeyPatch) -> None:
 
 def rows_of_a_graph_stay(patch: pytest.MonkeyPatch) -> None:
     def change(self: EachGraph, change: Change) -> ZSet:
-        return self._rows(self._touched(change), change.after)
+        return self._rows(graphs._table(self.each.graph, self._touched(change)), change.after)
 
     patch.setattr(EachGraph, "change", change)
 

@@ -147,6 +147,11 @@ def test_a_table_that_does_not_fit_binds_nothing(engine: wukongs.Engine, table: 
     ("text", "bindings", "error"),
     [
         (PAIRS, [{"w": "<http://ex/a>"}], "column 'w' is no variable in the WHERE clause"),
+        (
+            "SELECT DISTINCT ?x (COUNT(*) AS ?n) { ?x :p ?y } GROUP BY ?x ORDER BY ?n LIMIT 2",
+            [{"n": '"1"'}],
+            "column 'n' is no variable in the WHERE clause",
+        ),
         ("SELECT ?argument { ?argument :p ?x }", given("a"), r"reports \?argument itself"),
         ("ASK { ?x :p ?y }", given("a"), "ASK in queries with bindings"),
         (PAIRS, [{"x": None}], "a value is missing"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+import wukongs
 from tests.property.test_plan import DEFAULT_ID, VERTICES, resolve, term
 from tests.quads import batch_of, spread
 from wukongs.csparql.algebra import Bgp, Extend, Project
@@ -80,6 +81,15 @@ def test_a_binding_reaches_below_groups_and_orders() -> None:
     second = VERTICES[1]
     text = "SELECT ?s ?o { ?s ?p ?o } GROUP BY ?s ?o ORDER BY ?s"
     assert rows_of(text, {"s": term(second)}) == [(second, VERTICES[2])]
+
+
+def test_a_binding_reaches_below_distinct_rows_that_limit_orders() -> None:
+    text = "SELECT DISTINCT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p ORDER BY ?n ?p"
+    with wukongs.Engine() as engine:
+        engine.update(f"INSERT DATA {{ {A.text} <http://ex/p> 1 , 2 ; <http://ex/q> 1 }}")
+        answers = [[*engine.query(f"{text} {tail}", bindings={"n": 5})] for tail in ("", "LIMIT 9", "LIMIT 9 OFFSET 0")]
+        assert [len(rows) for rows in answers] == [2, 2, 2], "the WHERE clause has no ?n"
+        assert answers[0] == answers[1] == answers[2]
 
 
 def test_a_variable_that_the_query_defines_itself_must_come_out_as_given() -> None:

@@ -231,7 +231,6 @@ class LiveView(FollowingView):
             "sn": self.sn,
             "is_paused": self.is_paused,
             "is_built": not self.is_anew,
-            "is_refreshed": self._view.is_refreshed,
             **self._counts,
             "unread_reports": self.log.count_held,
             "unread_bytes": self.log.size_bytes,

@@ -115,7 +115,7 @@ class SharedViews(Generic[V]):
         known = {term: view.constant_ids[term] for term in constants_of(self.shape.query)}
         self._known = known | reserved_ids(len(self.shape.constants))  # each member has a reference to them
         self._begin()
-        self._is_refused = self._view.is_refreshed or self._view.takes_each
+        self._is_refused = self._view.takes_each
         self.is_shared = not self._is_refused
         return self.is_shared
 

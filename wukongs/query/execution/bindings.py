@@ -65,7 +65,9 @@ def _changed_below_modifiers(node: Node, change: Callable[[Node], Node], in_clau
             return replace(node, pattern=below(node.pattern, isinstance(node, Distinct)))
         case Slice() if in_clause or not isinstance(node.pattern, Project | Distinct):
             return replace(node, pattern=below(node.pattern, in_clause))
-        case OrderBy() | Group():
+        case OrderBy():  # above the SELECT clause, where it orders distinct rows
+            return replace(node, pattern=below(node.pattern, in_clause))
+        case Group():
             return replace(node, pattern=below(node.pattern))
         case Extend() | Filter() if _has_group(node):
             return replace(node, pattern=below(node.pattern))
