@@ -75,7 +75,7 @@ def test_counted_rows_follow_their_changes(is_distinct: bool) -> None:
             total.update(counter(counted.change(NOTHING)))
         expected = Counter((x, y) for y, x in held.tolist())
         expected = Counter(dict.fromkeys(expected, 1)) if is_distinct else expected
-        assert counter(counted.content()) == expected
+        assert counter(counted.content(EMPTY)) == expected
         assert Counter({row: count for row, count in total.items() if count}) == expected
     counted.forget()
-    assert not len(counted.content())
+    assert not len(counted.content(EMPTY))

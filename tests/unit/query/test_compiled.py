@@ -310,8 +310,10 @@ def test_plans_that_no_workspace_has_room_for_are_run_over_a_dataset(count: int)
     [
         (select("?a <urn:p> ?b OPTIONAL { ?b <urn:q> ?c } FILTER NOT EXISTS { ?a <urn:q> ?b }"), True),
         (select("GRAPH ?g { ?a <urn:p> ?b }"), True),
-        (select("?a <urn:p>+ ?b"), False),
-        (select("?a <urn:p> ?b FILTER NOT EXISTS { ?a <urn:q>* ?b }"), False),
+        (select("?a <urn:p>+ ?b"), True),
+        (select("?a <urn:p> ?b FILTER NOT EXISTS { ?a <urn:q>* ?b }"), True),
+        (select("GRAPH <urn:s> { ?a <urn:p>+ ?b }"), False),
+        (select("?a <urn:p> ?b FILTER NOT EXISTS { GRAPH ?g { ?a <urn:q>* ?b } }"), False),
         (f"DESCRIBE ?a {FROM} WHERE {{ ?a <urn:p> ?b }}", False),
     ],
 )
