@@ -16,9 +16,11 @@ from wukongs.csparql.algebra import (
     Bgp,
     Call,
     Distinct,
+    Exists,
     Expression,
     Extend,
     Filter,
+    Group,
     Join,
     LeftJoin,
     Minus,
@@ -40,12 +42,23 @@ from wukongs.csparql.scope import (
     components,
     exists_patterns,
     expression_variables,
+    node_expressions,
     possible_variables,
 )
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.walk import join_all, join_operands, map_children, parts_of, per_row_function
+from wukongs.csparql.walk import (
+    join_all,
+    join_operands,
+    map_arguments,
+    map_children,
+    map_expressions,
+    parts_of,
+    per_row_function,
+)
 
 CONJUNCTS_MAX = 100
+_EXISTS = ".exists "
+"""How the names begin of variables that stand for EXISTS; no query can name them."""
 
 _ChainPart = TriplePattern | PathPattern
 
@@ -337,12 +350,48 @@ def _takes_filter(side: Node, condition: Expression, seen: frozenset[Variable]) 
     return is_closed and not exists_patterns(condition)
 
 
+# --- EXISTS below groups and ORDER BY ---------------------------------------------------------------------------------
+
+
+def exists_below(node: Node) -> Node:
+    """Have BIND make a variable, below a group or an order, of each EXISTS in it: EXISTS has no error, and sees the
+    same rows there. So EXISTS stands in BIND, filters and the conditions of OPTIONAL alone."""
+    node = map_children(node, exists_below)
+    if not isinstance(node, Group | OrderBy):
+        return node
+    found, bound = exists_bound(node, node.pattern)
+    if found is node:
+        return node
+    shown = tuple(sorted(possible_variables(node.pattern), key=str))
+    below = replace(found, pattern=bound)  # type: ignore[arg-type]
+    return Project(below, shown) if isinstance(node, OrderBy) else below
+
+
+def exists_bound(node: Node, pattern: Node) -> tuple[Node, Node]:
+    """Return a node with a variable in the place of each EXISTS in its expressions, and the part below it with BIND of
+    these; the very same ones if there is none."""
+    if not any(map(exists_patterns, node_expressions(node))):
+        return node, pattern
+    made = dict[Exists, Variable]()
+    within = sum(isinstance(part, Extend) and part.variable.name.startswith(_EXISTS) for part in parts_of(node))
+
+    def named(expression: Expression) -> Expression:
+        if isinstance(expression, Exists):
+            return made.setdefault(expression, Variable(f"{_EXISTS}{within + len(made)}"))
+        return map_arguments(expression, named)
+
+    found = map_expressions(node, named)
+    for exists, variable in made.items():
+        pattern = Extend(pattern, variable, exists)
+    return found, pattern
+
+
 # --- DISTINCT below ORDER BY ------------------------------------------------------------------------------------------
 
 
 def distinct_first(node: Node) -> Node:
     """Order distinct rows, in the place of all rows, below a LIMIT: Distinct(Project(OrderBy(P, c), v)) =
-    OrderBy(Distinct(Project(P, v)), c) if c mentions variables of v alone, and evaluates no pattern.
+    OrderBy(Distinct(Project(P, v)), c) if c mentions variables of v alone.
 
     Equal rows have equal places in the order. Fewer rows are ordered then, and what LIMIT cuts are the rows themselves:
     their change is known where that of the rows below DISTINCT is (incremental/cuts.py)."""
@@ -350,8 +399,7 @@ def distinct_first(node: Node) -> Node:
     match node:
         case Slice(pattern=Distinct(pattern=Project(pattern=OrderBy() as ordering, variables=variables))):
             mentioned = NO_VARIABLES.union(*(expression_variables(one) for one, _ in ordering.conditions))
-            has_exists = any(exists_patterns(one) for one, _ in ordering.conditions)
-            if mentioned <= {*variables} and not has_exists and per_row_function(ordering.conditions) is None:
+            if mentioned <= {*variables} and per_row_function(ordering.conditions) is None:
                 below = Distinct(Project(ordering.pattern, variables))
                 return replace(node, pattern=replace(ordering, pattern=below))
     return node
@@ -363,5 +411,6 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     merge_bgps,
     split_filters,
     push_filters,
+    exists_below,
     distinct_first,
 )

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fuzz import SEED, TIER, scaled
 from tests.fuzzing.continuous import MIXES, Tally, judged, lived
+from wukongs.incremental import operators
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut
 from wukongs.incremental.maintained import Part
@@ -34,7 +35,7 @@ def opened(seed: str, mix: str = "joins") -> tuple[list[str], int]:
     return judged(plan, found, Tally(), mix), used[MIXES[mix].targets[0]]
 
 
-@pytest.mark.parametrize("mix", ["joins", "stored", "ranked", pytest.param("limits", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mix", ["joins", "exists", "stored", "ranked", pytest.param("limits", marks=pytest.mark.slow)])
 def test_windows_are_those_of_pyoxigraph(mix: str) -> None:
     followed = 0
     for number in range(LIVES):
@@ -87,6 +88,11 @@ def distinct_rows_stay(patch: pytest.MonkeyPatch) -> None:
         return found.take(np.flatnonzero(found.weights > 0)) if self.is_distinct else found
 
     patch.setattr(Counted, "change", change)
+
+
+def conditions_inside_of_exists_are_left_out(patch: pytest.MonkeyPatch) -> None:
+    right = operators._partners
+    patch.setattr(operators, "_partners", lambda pattern: None if (found := right(pattern)) is None else (found[0], ()))
 
 
 def stored_graphs_stay(patch: pytest.MonkeyPatch) -> None:
@@ -150,6 +156,8 @@ def parts_are_always_in_step(patch: pytest.MonkeyPatch) -> None:
         (partners_do_not_matter, "joins"),
         (one_side_is_joined, "joins"),
         (distinct_rows_stay, "joins"),
+        (partners_do_not_matter, "exists"),
+        (conditions_inside_of_exists_are_left_out, "exists"),
         (parts_are_always_in_step, "joins"),
         (stored_graphs_stay, "stored"),
         (stored_graphs_lose_nothing, "stored"),

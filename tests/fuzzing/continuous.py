@@ -38,6 +38,7 @@ from tests.fuzzing.window_queries import (
     beyond,
     chain,
     clause_of,
+    existing,
     graphs_of,
     iri,
     layered,
@@ -124,6 +125,7 @@ def forced(rng: random.Random, is_on: float = 0.7, is_off: float = 0.1) -> list[
             (kept_paths, "ROWS_MIN", 0),
             (maintained, "STAY_MIN", rng.choice([0, 0, 1, 3])),
             (maintained, "JOINED_MIN", 0),
+            (maintained, "MARKED_MIN", 0),
             (maintained, "COMPARED_MIN", 0),
             (maintained, "CUT_MIN", 0),
             (maintained, "CUT_NUMBERS_MIN", 0),
@@ -242,6 +244,15 @@ def make_joins(rng: random.Random) -> Plan:
             tail = "GROUP BY ?s"
         output = rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"])
         return Asked(f"q{number}", clause, head, where, tail, output, is_computed=True)
+
+    return sensor_life(rng, make, forced(rng, 0.8), (5, 8, 12), 3)
+
+
+def make_exists(rng: random.Random) -> Plan:
+    """EXISTS in expressions."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        return existing(rng, clause, number, rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"]))
 
     return sensor_life(rng, make, forced(rng, 0.8), (5, 8, 12), 3)
 
@@ -450,6 +461,7 @@ MIXES: dict[str, Mix] = {
     "groups": Mix(make_groups, (M.GROUPS,), 4),
     "executor": Mix(make_executor, (M.EXECUTOR, M.BINDINGS), 2),
     "joins": Mix(make_joins, (M.JOINS, M.CHANGES), 2),
+    "exists": Mix(make_exists, (M.JOINS, M.CHANGES), 2),
     "limits": Mix(make_limits, (M.LIMITS, M.CHANGES), 2),
     "ranked": Mix(make_ranked, (M.LIMITS, M.GROUPS, M.DISTINCT), 2),
     "stored": Mix(make_stored, (M.JOINS, M.CHANGES, M.SEARCHED), 5),

@@ -296,6 +296,40 @@ def beyond(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     return [*variables, *(["?x"] if more.startswith(("OPTIONAL", "BIND")) else [])], f"{where} {more}"
 
 
+def deciding(rng: random.Random, clause: Clause, name: str) -> str:
+    """Return an EXISTS about a sensor. name: of its own variables."""
+    other = rng.choice([within(rng, clause, f"?s :state ?{name} ."), within(rng, clause, "?s :state :on .")])
+    reading = within(rng, clause, f"?{name} :p ?s . ?{name} :r ?r{name} . ?r{name} :f ?f{name} .")
+    bodies = [other, other, f"{reading} FILTER(?f{name} > ?v1)", f"{reading} FILTER(?{name} != ?o1 && ?f{name} > 70)"]
+    if clause.reads_stored:
+        bodies.append(f"?s :in ?{name} . ?{name} :part :house1 .")
+    return f"{rng.choice(['EXISTS', 'NOT EXISTS'])} {{ {rng.choice(bodies)} }}"
+
+
+def existing(rng: random.Random, clause: Clause, number: int, output: str) -> Asked:
+    """Return a query with EXISTS in an expression: in BIND, a filter, SELECT, aggregates, HAVING or ORDER BY."""
+    variables, where = (singles if rng.random() < 0.7 else layered)(rng, clause)
+    one, other = deciding(rng, clause, "e1"), deciding(rng, clause, "e2")
+    head, tail, kind = " ".join(variables), "", rng.randrange(7)
+    if kind == 0:
+        where, head = f"{where} BIND({one} AS ?e)", f"{head} ?e"
+    elif kind == 1:
+        where += rng.choice([f" FILTER({one} || ?v1 > 70)", f" FILTER(IF({one}, ?v1 > 60, {other}))"])
+    elif kind == 2:
+        head += f" (IF({one}, ?v1, {rng.choice(['0', other, '?none'])}) AS ?e)"
+    elif kind == 3:
+        head = f"?s (SUM(IF({one}, 1, 0)) AS ?n) (COUNT({other}) AS ?m) (MAX(IF({one}, ?v1, 0)) AS ?most)"
+        tail = "GROUP BY ?s"
+    elif kind == 4:
+        head, tail = "?s (COUNT(*) AS ?n)", f"GROUP BY ?s HAVING({rng.choice([one, f'{one} || COUNT(*) > 2'])})"
+    elif kind == 5:
+        keys = " ".join(rng.sample(variables, len(variables)))
+        tail = f"ORDER BY {rng.choice(['', 'DESC'])}({one}) {keys} LIMIT {rng.choice([3, 10])}"
+    else:
+        where, head = f"{where} BIND({one} AS ?e)", f"DISTINCT {variables[0]} ?e"
+    return Asked(f"q{number}", clause, head, where, tail, output, is_computed=True)
+
+
 def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     """Return patterns with OPTIONAL, MINUS, UNION and subqueries above each other."""
     variables, where = singles(rng, clause)
@@ -360,6 +394,8 @@ def beside_stored(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
                 f"{room} FILTER(?s != ?x{number})",
                 f"FILTER EXISTS {{ {asked} }}",
                 f"FILTER NOT EXISTS {{ {asked} }}",
+                f"FILTER(EXISTS {{ {asked} }} || ?v1 > 70)",
+                f"BIND(EXISTS {{ {asked} }} AS ?x{number})",
                 f"{{ {part} }} UNION {{ {within(rng, clause, f'?s :state ?x{number} .')} }}",
                 f"{{ SELECT ?s (COUNT(*) AS ?x{number}) WHERE {{ {room} }} GROUP BY ?s }}",
                 f"{{ SELECT DISTINCT ?s ?x{number} WHERE {{ {house} }} }}",

@@ -29,7 +29,6 @@ from wukongs.csparql.algebra import (
     Bgp,
     DatasetClause,
     Distinct,
-    Exists,
     Extend,
     Filter,
     Group,
@@ -90,6 +89,9 @@ are half as many: a row that is followed costs more than one that is evaluated w
 JOINED_MIN, COMPARED_MIN = 20_000, 2_000
 """Joins, OPTIONAL and MINUS follow the change of so many rows, while there are half as many; for ISTREAM and DSTREAM,
 which else compare the texts of all rows, of fewer."""
+MARKED_MIN = 40_000
+"""In the place of JOINED_MIN where rows are marked by EXISTS, and not grouped: anew, EXISTS is asked once for each
+distinct binding."""
 COMPUTED_MIN = 1 << 14
 """When so many terms were computed, and twice as many as all rows needed the last time, all begins anew."""
 WIDE = 8
@@ -101,12 +103,12 @@ Difference: TypeAlias = tuple[BindingTable, BindingTable]
 _NOTHING = Change(EMPTY, EMPTY, EMPTY, EMPTY)
 _FOLLOWED = frozenset(
     (
-        *("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept"),
+        *("window join", "linear", "union", "join", "flag", "mark", "distinct", "content", "groups", "reduce", "kept"),
         *("constant", "top-k", "explored"),
     )
 )
 """The kinds of operators that read nothing but the rows below them, or stored graphs; beside those of DeltaJoin."""
-_JOINS = frozenset(("join", "flag", "reduce"))
+_JOINS = frozenset(("join", "flag", "mark", "reduce"))
 _OF_STORED = ("delta join", "per graph", "search")
 """How the kinds of operators begin that follow the change of stored graphs."""
 
@@ -327,7 +329,8 @@ class Part:
         rows = (2 if goes_on else 1) * sum(join.count for join in self.alone)
         kinds = self._kinds
         if kinds & _JOINS:
-            if rows < (COMPARED_MIN if wants_change else JOINED_MIN):
+            least = MARKED_MIN if "mark" in kinds and "groups" not in kinds else JOINED_MIN
+            if rows < (COMPARED_MIN if wants_change else least):
                 return False
         elif "groups" in kinds:
             return True
@@ -647,14 +650,17 @@ def _is_linear(node: Node) -> TypeGuard[Linear]:
 
 def _may_be_followed(node: Node) -> bool:
     """Tell whether all that the executor would do with the rows below a node may be worth following."""
+    if isinstance(node, Group | Distinct):
+        return True
+    below, has_flag = below_cut(node) if isinstance(node, Slice) else node, False
+    while isinstance(below, Filter | Extend | Project):
+        has_flag = has_flag or not _is_linear(below)
+        below = below.pattern
+    if isinstance(below, Group | Distinct) and (has_flag or not isinstance(node, Slice)):
+        return False  # there are few of these to ask EXISTS of, and they are followed by themselves
     if isinstance(node, Slice):
         return not has_exists(node)
-    below: Node = node
-    while _is_linear(below):
-        below = below.pattern
-    joins = Join | LeftJoin | Minus | Union
-    is_exists = isinstance(below, Filter) and isinstance(below.condition, Exists)
-    return is_exists or isinstance(below, joins | Group | Distinct if below is node else joins)
+    return has_flag or isinstance(below, Join | LeftJoin | Minus | Union)
 
 
 def _projected_rows(node: Distinct) -> Node | None:

@@ -11,8 +11,8 @@ The rules, with d for the change of a part, f for its content before and t for i
   of several graphs is that of their union.
 * filter, extend, project, union: linear, so the operator is applied to d.
 * join: d(L) * t(R) + f(L) * d(R).
-* OPTIONAL, MINUS, over windows also EXISTS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with
-  a row of d(R), extended by t(R) minus extended by f(R).
+* OPTIONAL, MINUS, over windows also EXISTS, which takes rows or marks them (Flag): d(L) extended by t(R), and the rows
+  of f(L) that are compatible with a row of d(R), extended by t(R) minus extended by f(R).
 * DISTINCT (Counted): how often each row is there follows d; rows whose count leaves or becomes 0 are the change.
 * groups (Grouped): counts, sums and terms of each group follow the rows in d.
 * groups whose aggregates cannot be kept exactly (Reduce): those of the rows in d are evaluated anew, before and after.
@@ -30,12 +30,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 
 from wukongs.csparql.algebra import (
-    Aggregate,
     Bgp,
     Distinct,
     Exists,
@@ -58,18 +57,19 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.exploration_order import is_explorable
+from wukongs.csparql.paths import is_nullable
 from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.rules import exists_bound
 from wukongs.csparql.scope import (
     NO_VARIABLES,
     certain_variables,
     exists_patterns,
     expression_variables,
-    is_ordered,
     node_expressions,
     possible_variables,
 )
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.walk import join_operands, map_arguments, map_expressions
+from wukongs.csparql.walk import join_operands
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, below_cut
 from wukongs.incremental.graphs import EachGraph, ExistingGraphs
@@ -88,11 +88,11 @@ from wukongs.query.operators import operators as tables
 from wukongs.query.operators.aggregates import group
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import places_of
+from wukongs.query.terms.values import FALSE, TRUE, text_of
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import UNBOUND, BoolArray
 
 _ROW = Variable(".row of the left side")
-_Summing = TypeVar("_Summing", Group, OrderBy)
 FEW_ROWS = 256
 """Up to this many rows are explored from one by one; above it, rows with equal bindings are explored from once."""
 
@@ -260,28 +260,38 @@ class Deciding:
 
 @dataclass(slots=True)
 class Flag:
-    """OPTIONAL, MINUS, or a filter that is one EXISTS: rows of the left side, by whether they have partners on the
-    right. Both sides are explored, or keep their content.
+    """OPTIONAL, MINUS, or a filter or BIND that is one EXISTS: rows of the left side, by whether they have partners on
+    the right. Both sides are explored, or keep their content.
 
     deciding: the EXISTS in the condition of an OPTIONAL: these decide otherwise for rows that are compatible with what
-    they decide for."""
+    they decide for.
+    conditions: filters inside of EXISTS that mention variables of the left side."""
 
-    node: LeftJoin | Minus | Filter
+    node: LeftJoin | Minus | Filter | Extend
     sides: tuple[LookUp, LookUp]
     evaluation: Evaluation
     deciding: Deciding | None = None
+    conditions: tuple[Expression, ...] = ()
     touched: int = field(default=0, init=False)
     _above: Above = field(init=False)
     keeps = False
     kept_bytes = 0
 
     def __post_init__(self) -> None:
-        condition = self.node.condition if isinstance(self.node, LeftJoin) else None
-        self._above = Above(lambda left, right: LeftJoin(left, right, condition))
+        self._above = Above(self._over)
+
+    def _over(self, left: Node, right: Node) -> Node:
+        if isinstance(self.node, LeftJoin):
+            return LeftJoin(left, right, self.node.condition)
+        pairs: Node = Join(left, right)
+        for condition in self.conditions:
+            pairs = Filter(condition, pairs)
+        return pairs
 
     @property
     def kind(self) -> str:
-        return "flag" if self.deciding is None else "flag (with exists)"
+        name = "mark" if isinstance(self.node, Extend) else "flag"
+        return name if self.deciding is None else f"{name} (with exists)"
 
     @property
     def children(self) -> tuple[Operator, ...]:
@@ -317,23 +327,32 @@ class Flag:
         partners = right.consolidated()
         if isinstance(self.node, Minus):
             return left.take(tables.minus(rows, partners.table).column(_ROW))
-        if isinstance(self.node, Filter):
-            return self._existing(left, rows, partners)
+        if isinstance(self.node, Filter | Extend):
+            return self._existing(self.node, left, rows, partners, stored)
         pairs = self._above.run(self.evaluation, stored, rows, partners.weighted())
         weights = pairs.column(WEIGHT)
         weights = np.where(weights == UNBOUND, 1, weights)  # a row without a partner
         own = tuple(variable for variable in pairs.variables if variable not in (WEIGHT, _ROW))
         return ZSet(tables.project(pairs, own), weights * left.weights[pairs.column(_ROW)])
 
-    def _existing(self, left: ZSet, rows: BindingTable, partners: ZSet) -> ZSet:
-        assert isinstance(self.node, Filter), self.node
-        assert isinstance(self.node.condition, Exists), self.node
-        shared = [variable for variable in left.variables if variable in partners.variables]
-        asked = tables.distinct(tables.project(partners.table, shared))
-        found = tables.join(tables.project(rows, (*shared, _ROW)), asked, current().rows_max).column(_ROW)
-        is_kept = np.full(len(left), self.node.condition.negated)
-        is_kept[found] = not self.node.condition.negated
-        return left.take(places_of(is_kept))
+    def _existing(
+        self, node: Filter | Extend, left: ZSet, rows: BindingTable, partners: ZSet, stored: BatchSet
+    ) -> ZSet:
+        """Take the rows for which EXISTS is true, or mark all by what it is. rows: those of `left`, numbered."""
+        [exists] = node_expressions(node)
+        assert isinstance(exists, Exists), node
+        if self.conditions:
+            pairs = self._above.run(self.evaluation, stored, rows, partners.table)
+        else:
+            shared = [variable for variable in left.variables if variable in partners.variables]
+            asked = tables.distinct(tables.project(partners.table, shared))
+            pairs = tables.join(tables.project(rows, (*shared, _ROW)), asked, current().rows_max)
+        is_true = np.full(len(left), exists.negated)
+        is_true[pairs.column(_ROW)] = not exists.negated
+        if isinstance(node, Filter):
+            return left.take(places_of(is_true))
+        true_id, false_id = self.evaluation.terms.ids([text_of(TRUE), text_of(FALSE)]).tolist()
+        return ZSet(tables.with_column(left.table, node.variable, np.where(is_true, true_id, false_id)), left.weights)
 
 
 @dataclass(slots=True)
@@ -528,10 +547,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
-        case Filter(condition=Exists(pattern=right), pattern=left) if evaluation.leaf is not None and _is_plain(right):
-            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
-            return Existing.of(node, evaluation)
+            return Existing.of(node, evaluation) if evaluation.leaf is None else _flag_of(node, evaluation)
         case Filter() | Extend() | Project():
             return Linear.of(node, evaluation)
         case Union(left=left, right=right):
@@ -553,9 +570,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Flag(node, _sides(left, right, evaluation), evaluation)
         case Distinct(pattern=pattern):
             return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
-        case Group(keys=keys):
-            node = _exists_below(node)
-            pattern = node.pattern
+        case Group(keys=keys, pattern=pattern):
             if not evaluation.keeps_groups and keys and is_explorable(pattern):
                 explored = Explored(pattern, operator_of(pattern, evaluation), evaluation, keys)
                 return Reduce(node, (explored,), evaluation)
@@ -574,40 +589,9 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice():
-            keys, plain = () if original is None else (NUMBER,), _with_plain_order(node)
-            assert isinstance(plain, Slice), plain
-            cut = Cut(plain, (Kept(operator_of(below_cut(plain), evaluation), keys),), evaluation, keys)
-            shown = names_of(node)
-            return cut if names_of(plain) == shown else Linear((Project(plain, shown),), (cut,), evaluation)
+            keys = () if original is None else (NUMBER,)
+            return Cut(node, (Kept(operator_of(below_cut(node), evaluation), keys),), evaluation, keys)
     raise NoOperator(type(node).__name__)
-
-
-def _exists_below(node: _Summing) -> _Summing:
-    """Return groups, or an order, with a variable in the place of each expression with EXISTS, which BIND makes below.
-    An error leaves it unbound, which is an error again for aggregates, and ordered as one."""
-    made = list[tuple[Variable, Expression]]()
-
-    def named(expression: Expression) -> Expression:
-        if isinstance(expression, Aggregate):
-            return map_arguments(expression, named)
-        if not exists_patterns(expression):
-            return expression
-        made.append((Variable(f".exists {len(made)}"), expression))
-        return made[-1][0]
-
-    found, pattern = map_expressions(node, named), node.pattern
-    for variable, expression in made:
-        pattern = Extend(pattern, variable, expression)
-    return replace(found, pattern=pattern) if made else node  # type: ignore[arg-type, return-value]
-
-
-def _with_plain_order(node: Node) -> Node:
-    """Return LIMIT, or what is ordered below it, with an ORDER BY that has no EXISTS."""
-    if isinstance(node, OrderBy):
-        return _exists_below(node)
-    if isinstance(node, Slice | Project | Distinct | Extend) and is_ordered(node.pattern):
-        return replace(node, pattern=_with_plain_order(node.pattern))
-    return node
 
 
 def _has_partners(node: Node, evaluation: Evaluation) -> bool:
@@ -617,14 +601,50 @@ def _has_partners(node: Node, evaluation: Evaluation) -> bool:
     return isinstance(node, Bgp) and bool(node.patterns)
 
 
+def _flag_of(node: Filter | Extend, evaluation: Evaluation) -> Operator:
+    """Return the operators of a filter or BIND with EXISTS beside windows: it is a flag if it is one EXISTS; else the
+    expression stands above rows that are marked by each."""
+    [expression], left = node_expressions(node), node.pattern
+    if not isinstance(expression, Exists):
+        found, marked = exists_bound(node, left)
+        return operator_of(Project(replace(found, pattern=marked), names_of(node)), evaluation)  # type: ignore[arg-type]
+    decided = _partners(expression.pattern)
+    if decided is None:
+        raise NoOperator("an EXISTS that may read windows")
+    right, conditions = decided
+    sides = _looked_up(left, right, evaluation), _looked_up(right, left, evaluation)
+    return Flag(node, sides, evaluation, conditions=conditions)
+
+
+def _partners(pattern: Node) -> tuple[Node, tuple[Expression, ...]] | None:
+    """Return a part, and conditions, such that the pattern of an EXISTS has a solution for a row exactly if the part
+    has one that is compatible with it and fulfils these together with it; None if there is none.
+
+    So it is for triple patterns and paths, with joins and filters: where all that they bind is bound by a match, a
+    variable may as well be compared as be replaced by a term. A path without a length leads from any term to itself,
+    if the term is put into it, so it has no such part."""
+    match pattern:
+        case Bgp(patterns=patterns):
+            return (pattern, ()) if patterns else None
+        case PathPattern(path=path, length=None):
+            return None if is_nullable(path) else (pattern, ())
+        case Filter(condition=condition) if not exists_patterns(condition):
+            below = _partners(pattern.pattern)
+            if below is None or not expression_variables(condition) <= certain_variables(below[0]):
+                return below if below is None else (below[0], (*below[1], condition))
+            return Filter(condition, below[0]), below[1]
+        case Join():
+            left, right = _partners(pattern.left), _partners(pattern.right)
+            if left is not None and right is not None:
+                return Join(left[0], right[0]), (*left[1], *right[1])
+    return None
+
+
 def _is_plain(pattern: Node) -> bool:
     """Tell whether the pattern of an EXISTS has a solution for a row exactly if it has one that is compatible with it:
     triple patterns, with filters that mention their variables alone."""
-    found = FilteredBgp.of(pattern)
-    if found is None or not found.bgp.patterns or any(map(exists_patterns, found.filters)):
-        return False
-    own = possible_variables(found.bgp)
-    return all(own.issuperset(expression_variables(condition)) for condition in found.filters)
+    decided = _partners(pattern)
+    return FilteredBgp.of(pattern) is not None and decided is not None and not decided[1]
 
 
 def _sides(left: Node, right: Node, evaluation: Evaluation) -> tuple[LookUp, LookUp]:

@@ -8,10 +8,12 @@ import pytest
 
 from tests.unit.csparql.algebra_text import algebra_text
 from tests.unit.csparql.counted_triples import CountedTriples
-from wukongs.csparql.algebra import Node
+from wukongs.csparql.algebra import Exists, Extend, Group, Node, OrderBy
 from wukongs.csparql.explain import explain
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import RULES, lift_filters, merge_bgps, push_filters, rewrite, sink_joins, split_filters
+from wukongs.csparql.scope import exists_patterns, node_expressions
+from wukongs.csparql.walk import parts_of
 
 A, B, C = "?a <A> ?b", "?b <B> ?c", "?c <C> ?d"
 
@@ -144,11 +146,23 @@ def test_rules_go_into_exists_and_subqueries() -> None:
     assert shown == "project(?a, filter(EXISTS {filter(?c, [A B])}, [A B]))"
 
 
+def test_exists_of_groups_and_orders_is_bound_below_them() -> None:
+    inner = "{ SELECT ?s (COUNT(EXISTS { ?s ?p ?o }) AS ?n) { ?s ?p ?o } GROUP BY ?s }"
+    again = "SUM(IF(EXISTS { ?s ?p ?o }, 1, 0) + IF(EXISTS { ?s ?p ?o }, 2, 0))"
+    query = parse_query(f"SELECT ?s ({again} AS ?m) {{ {inner} }} GROUP BY ?s ORDER BY (EXISTS {{ ?s ?p ?m }})")
+    found = [one for one in parts_of(rewrite(query).pattern) if isinstance(one, Extend | Group | OrderBy)]
+    made = [one.variable.name for one in found if isinstance(one, Extend) and isinstance(one.expression, Exists)]
+    assert len(set(made)) == len(made) == 3
+    others = [one for one in found if not isinstance(one, Extend)]
+    assert not any(exists_patterns(one) for node in others for one in node_expressions(node))
+    assert rewrite(rewrite(query)) == rewrite(query)
+
+
 def test_rules_leave_nothing_to_do() -> None:
     """Applying all rules a second time changes nothing."""
     query = rewrite(parse_query(f"SELECT * {{ {A} OPTIONAL {{ {B} }} {{ {C} FILTER(?c) }} FILTER(?a && ?b) }}"))
     assert rewrite(query) == query
-    assert len(RULES) == 6
+    assert len(RULES) == 7
 
 
 @pytest.mark.parametrize(
