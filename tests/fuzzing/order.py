@@ -17,8 +17,8 @@ _KEY = re.compile(r"(DESC\( )?\?(\w+)")
 def order_fault(query: Tree, rows: Sequence[Row], names: Sequence[str]) -> str:
     """Say which rows stand the wrong way round; '' if none. Looks at neighbours, and at keys that are shown."""
     clauses = [part for part in query.parts if isinstance(part, Tree) and part.operator == "ORDER BY"]
-    if not clauses:
-        return ""
+    if not clauses or any(isinstance(part, Tree) for part in clauses[0].parts):
+        return ""  # of a condition that comes first, only what it decides on is shown
     found = [_KEY.match(key) for key in re.findall(r"DESC\( \?\w+ \)|\?\w+|\w+\( \?\w+ \)", str(clauses[0]))]
     keys = []
     for key in found:
