@@ -23,7 +23,7 @@ def test_views_are_what_their_text_says() -> None:
     lives = lived(range(2))
     assert lives.queries > VIEWS * CHANGES
     assert lives.not_empty > 3
-    assert lives.written > 0, "arguments"
+    assert lives.bound > 0, "arguments"
 
 
 @pytest.mark.slow

@@ -254,7 +254,7 @@ def make_exists(rng: random.Random) -> Plan:
     def make(clause: Clause, number: int) -> Asked:
         return existing(rng, clause, number, rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"]))
 
-    return sensor_life(rng, make, forced(rng, 0.8), (5, 8, 12), 3)
+    return sensor_life(rng, make, forced(rng, 0.8), (3, 5), 3)
 
 
 def make_limits(rng: random.Random) -> Plan:

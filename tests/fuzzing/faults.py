@@ -99,7 +99,7 @@ def _empty_path_of_constant(case: Case) -> bool:
     for each in below(case.tree):
         if each.operator == "PATH" and each.parts and isinstance(each.parts[0], Tree):
             ends = [part for part in each.parts[0].parts if isinstance(part, str)]
-            if any(end.startswith("<") for end in ends) and has(each, "path ?", "path *"):
+            if any(end.startswith("<") for end in ends) and has(each, "path ?", "path *", "nullable sequence"):
                 return True
     return False
 
