@@ -15,6 +15,8 @@ from wukongs.query.plans.deltas import Deltas
 
 LIVES = 1 if TIER == "fast" else scaled(8)
 """Lives of each mix. One of each is no sample of how often a mechanism is used."""
+FEW, FEW_OF_ALL = 0.02, 0.001
+"""Shares below which a mechanism is hardly used in so few lives; `make fuzz-windows` asks for more."""
 SEED_TEXT = "tests" if SEED is None else str(SEED)
 
 
@@ -25,7 +27,8 @@ def test_windows_are_right_and_each_mechanism_finds_some() -> None:
             tally.add(fuzz_life(f"{SEED_TEXT}/{number}", mix))
     print(tally.shown())
     assert not tally.opened, "\n\n".join(tally.opened)
-    assert TIER == "fast" or not tally.faults(), "\n".join([tally.shown(), *tally.faults()])
+    faults = tally.faults(FEW, FEW_OF_ALL)
+    assert TIER == "fast" or not faults, "\n".join([tally.shown(), *faults])
 
 
 def test_each_mechanism_has_a_mix_that_is_made_for_it() -> None:

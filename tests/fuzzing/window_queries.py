@@ -338,6 +338,7 @@ def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     for number in range(rng.choice([1, 1, 2, 3])):
         state = within(rng, clause, f"?s :state ?x{number} .")
         reading = within(rng, clause, f"?p{number} :p ?s . ?p{number} :r ?r{number} .")
+        device = within(rng, clause, f"?p{number} :p ?s .")
         more = rng.choice(
             [
                 f"OPTIONAL {{ {state} }}",
@@ -347,8 +348,8 @@ def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
                 f"MINUS {{ {state} }}",
                 f"MINUS {{ {reading} {state} }}",
                 f"FILTER NOT EXISTS {{ {state} }}",
-                f"FILTER EXISTS {{ {reading} FILTER(?r{number} != ?s) }}",
-                f"FILTER NOT EXISTS {{ {reading} FILTER(?p{number} != ?o1) }}",
+                f"FILTER EXISTS {{ {device} FILTER(?p{number} != ?s) }}",
+                f"FILTER NOT EXISTS {{ {device} FILTER(?p{number} != ?o1) }}",
                 f"{{ SELECT ?s (COUNT(*) AS ?x{number}) WHERE {{ {reading} }} GROUP BY ?s }}",
                 f"{{ SELECT DISTINCT ?s ?x{number} WHERE {{ {state} {reading} }} }}",
                 f"{{ {state} }} UNION {{ {within(rng, clause, f'?s :state :on . ?x{number} :p ?s .')} }}",
