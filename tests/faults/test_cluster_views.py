@@ -17,6 +17,7 @@ import pytest
 
 import wukongs
 from tests.faults.test_cluster_processes import END_S, NODE, in_time, running
+from tests.fuzz import first_and_rare
 from tests.processes import child
 
 P = "<http://ex/p>"
@@ -155,7 +156,7 @@ def test_readers_of_views_keep_their_sums_right_while_nodes_are_killed(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("is_signed", first_and_rare([True, False]))
 def test_a_stream_that_a_view_makes_gets_each_triple_once_while_nodes_are_killed(
     tmp_path: Path, is_signed: bool
 ) -> None:

@@ -162,6 +162,7 @@ def heavy_queries(tmp_path: Path, command: list[str], limit: int, **given: objec
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_a_server_in_a_small_cgroup_lives(tmp_path: Path) -> None:
     with memory_group(GIGABYTE) as processes:
         heavy_queries(tmp_path, [sys.executable, "-c", IN_GROUP, str(processes)], GIGABYTE)

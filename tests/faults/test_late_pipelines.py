@@ -21,7 +21,6 @@ from tests.engine_helpers import register_text
 from tests.faults.test_cluster_processes import END_S
 from tests.faults.test_pipeline import RUNS, SEED
 from tests.faults.test_random_faults import COUNT, Cluster, Reader, cluster_in
-from tests.fuzz import first_and_rare
 from tests.unit.cluster.test_late_pipelines import BATCH_MS, HISTORY_MS, RANGE_MS, A, Story, story
 
 LIVES = 4
@@ -82,7 +81,8 @@ def live(cluster: Cluster, folder: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("late", first_and_rare(["open", "drop"]))
+@pytest.mark.rare
+@pytest.mark.parametrize("late", ["open", "drop"])
 @pytest.mark.parametrize("number", range(max(1, RUNS // 20)))
 def test_late_rows_are_in_their_windows_whoever_dies(tmp_path: Path, late: str, number: int) -> None:
     seed = SEED * 10_000 + number

@@ -348,6 +348,7 @@ def check(cluster: Cluster, writer: Writer, reader: Reader) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_random_faults_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     seed = int(os.environ.get("WUKONGS_FAULTS_SEED", SEED or 0))
     rng = random.Random(seed)

@@ -139,6 +139,7 @@ def test_changes_count_once_over_kills_of_a_served_engine(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_changes_count_once_over_the_deaths_of_a_cluster_s_nodes(tmp_path: Path) -> None:
     """Nodes of three go, one after the other, and come back: the one that the client is with, or another one."""
     rng = random.Random(11)

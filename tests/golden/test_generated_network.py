@@ -65,7 +65,9 @@ LARGER = NetworkSettings(users=60, duration_ms=1500, friends=8, seed=3, posts_pe
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [pytest.param(SMALL, id="small"), pytest.param(LARGER, id="larger")])
+@pytest.mark.parametrize(
+    "settings", [pytest.param(SMALL, id="small"), pytest.param(LARGER, id="larger", marks=pytest.mark.rare)]
+)
 def test_every_row_of_every_window(settings: NetworkSettings, tmp_path: Path) -> None:
     network = generate_network(tmp_path / "network", settings)
     queries = continuous_queries(network.busiest_user, WINDOW)
