@@ -124,6 +124,7 @@ def pushed(writer: Writer, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_a_cluster_is_upgraded_node_by_node_and_nothing_is_lost(tmp_path: Path, old: Release) -> None:
     """The writer and the reader are clients of this commit: they begin with nodes of the earlier one alone."""
     with cluster_in(tmp_path, old.node) as cluster:
@@ -157,6 +158,7 @@ def test_a_cluster_is_upgraded_node_by_node_and_nothing_is_lost(tmp_path: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_data_folders_of_an_earlier_commit_are_opened(tmp_path: Path, old: Release) -> None:
     with cluster_in(tmp_path, old.node) as cluster:
         with wukongs.connect(cluster.nodes.clients) as client:
