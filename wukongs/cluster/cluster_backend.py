@@ -403,7 +403,7 @@ class ClusterBackend:
         return check_made(self._core, made_of, query, self._is_written)
 
     def _is_written(self, state: StreamState) -> bool:
-        """Tell whether somebody has pushed to a stream."""
+        """Return whether a stream has tuples, or a writer."""
         stream = self._host.node.control.stream_named(state.iri)
         return stream is not None and (bool(stream.partitions) or stream.began is not None)
 
@@ -415,15 +415,15 @@ class ClusterBackend:
     def _check_cycles(self, query: Query | None, view: ViewOptions | None, rules: Ruleset | None = None) -> None:
         """Raise StreamError if with one more query, or with other rules, a live view would read what is made of its own
         triples. view: the options of a live view; rules: None: those that hold now. Called with the lock held."""
-        control, told = self._host.node.control, None
+        control, asked = self._host.node.control, None
         if query is not None:
             assert query.registration is not None
-            told = query.registration.name, step_of(query, view)
-            if told[1] is None:
+            step = step_of(query, view)
+            if step is None:
                 return
-        payloads = {name: one.payload for name, one in control.queries.items()}
+            asked = query.registration.name, step
         found = ruleset_of(control.rules) if rules is None else rules
-        check_cycles(told, payloads, self._core.streams.values(), found.program.rules)
+        check_cycles(asked, control.queries, self._core.streams.values(), found.program.rules)
 
     def catch_up(self) -> None:
         with suppress(StreamError, NodeUnavailable):
@@ -651,7 +651,7 @@ class ClusterBackend:
             if state is None:
                 return ""
             control, name = self._host.node.control, state.iri
-            if (other := maker_of(name, {one: known.payload for one, known in control.queries.items()})) is not None:
+            if (other := maker_of(name, control.queries)) is not None:
                 raise StreamError(f"stream {name} is made by query {other}: close that one first")
             self._check_cycles(query, options)
             return "" if state.is_made else control.key_of(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from wukongs.cluster.node_payloads import maker, read_registration
+from wukongs.cluster.node_payloads import HasPayload, maker, read_registration
 from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
 from wukongs.live.stream_state import StreamState
@@ -40,19 +40,17 @@ def step_of(query: Query, view: ViewOptions | None) -> Step | None:
 
 
 def check_cycles(
-    query: tuple[str, Step | None] | None,
-    payloads: Mapping[str, str],
+    query: tuple[str, Step] | None,
+    registered: Mapping[str, HasPayload],
     streams: Iterable[StreamState],
     rules: Iterable[Rule] = (),
 ) -> None:
     """Raise StreamError if a live view would read what is made of its own triples.
 
     query: the name of one that is about to be registered, or to have another text, and what it makes; None: the rules
-    change. payloads: the registrations of the log, by names; streams: those that are declared; rules: all of them."""
+    change. registered: the queries and views of the log, by name; streams: those that are declared; rules: all."""
     name, step = query or ("", None)
-    if query is not None and step is None:
-        return
-    known = [step_of_payload(payload, one) for one, payload in payloads.items() if one != name]
+    known = [step_of_payload(one.payload, other) for other, one in registered.items() if other != name]
     makers = [one for one in (*known, step) if one is not None]
     views = [one for one in makers if one.what.startswith("view ")]
     if not views:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 from wukongs.cluster.times import ms_of
 from wukongs.csparql.algebra import Query
@@ -194,10 +194,16 @@ def stream_made(payload: str, name: str) -> str | None:
     return None
 
 
-def maker_of(stream_iri: str, registrations: Mapping[str, str]) -> str | None:
-    """Return the name of the query or live view that makes a stream; None: there is none. registrations: payloads, by
-    the names of queries and views."""
-    return next((one for one, payload in registrations.items() if stream_made(payload, one) == stream_iri), None)
+class HasPayload(Protocol):
+    """A registered query or live view. payload: its Registration as text."""
+
+    @property
+    def payload(self) -> str: ...
+
+
+def maker_of(stream_iri: str, registered: Mapping[str, HasPayload]) -> str | None:
+    """Return the name of the query or live view that makes a stream; None: there is none. registered: all, by name."""
+    return next((name for name, one in registered.items() if stream_made(one.payload, name) == stream_iri), None)
 
 
 def streams_read(payload: str, name: str) -> list[str]:

@@ -401,9 +401,8 @@ class NodeRecords:
         try:
             if maker(payload, name) is not None:
                 check_no_cycle(name, _names(streams), made_of)
-            payloads = {one: known.payload for one, known in self._registered.items()}
-            step = step_of_payload(payload, name)
-            check_cycles((name, step), payloads, [stream.state for stream in self.streams.values()])
+            if (step := step_of_payload(payload, name)) is not None:
+                check_cycles((name, step), self._registered, [stream.state for stream in self.streams.values()])
         except StreamError:
             return True
         except WukongsError:
@@ -413,7 +412,7 @@ class NodeRecords:
     def _maker_before(self, name: str, payload: str) -> str | None:
         """Return which query or live view makes the stream already that another one would make: as _is_cycle."""
         made = stream_made(payload, name)
-        return None if made is None else maker_of(made, {one: known.payload for one, known in self._registered.items()})
+        return None if made is None else maker_of(made, self._registered)
 
     def pass_over(self, record: Record) -> None:
         """Forget what came here for a record whose effect was taken over."""

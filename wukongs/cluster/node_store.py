@@ -167,7 +167,7 @@ class NodeStore:
             self.injector.start()
 
     def begin_views(self) -> None:
-        """Do as NodeRecords.begin_views, after `start`. Calling it twice is allowed."""
+        """Begin the live views of this node (NodeRecords.begin_views), after `start`. A second call changes nothing."""
         if not self.records.begins_views:
             with self.core.lock:
                 self.records.begin_views()
