@@ -218,7 +218,6 @@ def _alone(figures: Figures, stream: Stream, phases: Sequence[Phase]) -> None:
         for metric in ("store", "change", LATENCY):
             figures.add(metric, [one[metric] for one in steps], batch=phase.rows)
     figures.add("kept", [view.stats()["kept_bytes"]], "bytes")
-    figures.add("refreshed parts", [view.explain().count("refresh")], "parts")
 
 
 # --- asked anew -------------------------------------------------------------------------------------------------------

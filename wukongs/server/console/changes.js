@@ -99,8 +99,7 @@ export function watchChanges(parent, name, leave) {
   const describe = ({ text, stats }) => {
     prefixes = prefixesOf(text);
     if (isOver) begin(); // it was registered again
-    const refreshed = stats.is_refreshed ? "; a part is evaluated anew" : "";
-    return `${short(stats.reports)} reports, ${short(stats.rows)} rows changed, ${short(stats.errors)} errors; last change ${short(stats.last_change_us)} µs${refreshed}`;
+    return `${short(stats.reports)} reports, ${short(stats.rows)} rows changed, ${short(stats.errors)} errors; last change ${short(stats.last_change_us)} µs`;
   };
 
   show(parent, h("h3", {}, name), controls({ name, problem, leave, describe }), problem, facts, rows,
