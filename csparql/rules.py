@@ -58,7 +58,7 @@ from wukongs.csparql.walk import (
 
 CONJUNCTS_MAX = 100
 _EXISTS = ".exists "
-"""How the names begin of variables that stand for EXISTS; no query can name them."""
+"""The prefix of the names of variables in the place of EXISTS; no query can name them."""
 
 _ChainPart = TriplePattern | PathPattern
 

@@ -16,7 +16,7 @@ from wukongs.query.plans.deltas import Deltas
 LIVES = 1 if TIER == "fast" else scaled(8)
 """Lives of each mix. One of each is no sample of how often a mechanism is used."""
 FEW, FEW_OF_ALL = 0.02, 0.001
-"""Shares below which a mechanism is hardly used in so few lives; `make fuzz-windows` asks for more."""
+"""The least shares of a mechanism in this number of lives; `make fuzz-windows` asks for more."""
 SEED_TEXT = "tests" if SEED is None else str(SEED)
 
 

@@ -50,7 +50,7 @@ class Served:
         return process
 
     def die(self, count: int, seconds: float) -> None:
-        """Kill it again and again: so many times at least, and for so long."""
+        """Kill it again and again, at least `count` times and for `seconds`."""
         until_s = time.monotonic() + seconds
         while count > 0 or time.monotonic() < until_s:
             time.sleep(self._rng.uniform(0.2, 1.5))

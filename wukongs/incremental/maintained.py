@@ -8,8 +8,8 @@ filters, BIND, projections.
 
 Beside patterns over windows stand parts that read stored graphs alone, such as an OPTIONAL that looks names up. These
 are those of live views, which keep nothing of triple patterns, and follow the change of the stored graph between the
-SNs of two firings. LIMIT keeps the first rows in order (cuts.py), also
-of groups and of distinct rows where these are many.
+SNs of two firings. LIMIT keeps the first rows in order (cuts.py), also of groups and of distinct rows where these are
+many.
 
 An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them begins
 anew with all rows.

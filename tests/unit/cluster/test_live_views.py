@@ -946,7 +946,7 @@ def test_a_node_of_an_earlier_release_has_no_views() -> None:
 
 
 def test_a_view_may_be_registered_while_nodes_are_still_introducing_themselves() -> None:
-    """At the start of a cluster, a node that was not heard yet looks like one of an earlier release."""
+    """At the start of a cluster, a node without an introduction looks like one of an earlier release."""
     with cluster(2, silence_pulses_max=PATIENT) as nodes:
         until(lambda: all(nodes[0]._knows_of(number) is not None for number in range(2)))
         known, nodes[0]._knows = nodes[0]._knows, {0: nodes[0]._knows[0]}
