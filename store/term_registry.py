@@ -92,6 +92,8 @@ class TermRegistry:
         self._exception_hashes = np.empty(0, np.int64)
         self._settled: dict[str, int] = {}
         """Texts that were resolved, and whose id can never become another."""
+        self.release_count = 0
+        """Calls of `release` with ids. After one, an id may stand for another term."""
         self._lock = threading.Lock()
 
     def confirm(self, encoded: Encoded, timing: BoolArray | None = None) -> tuple[Encoded, Int64Array]:
@@ -248,6 +250,7 @@ class TermRegistry:
     def release(self, ids: Int64Array) -> None:
         """Give back the references that confirm or reserve took."""
         with self._lock:
+            self.release_count += len(ids) > 0
             self.transient.release(ids)
 
     def reserve(self, texts: Sequence[str]) -> tuple[Int64Array, Int64Array]:

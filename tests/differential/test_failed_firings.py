@@ -40,6 +40,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "stored": ("searched.py", "incremental/operators.py", "maintained.py"),
     "together": ("plans/compiled.py", "plan_memo.py", "plan_versions.py", "store/window_table.py"),
     "compiled": ("plans/compiled.py", "store/window_table.py"),
+    "program": ("programs/program.py", "programs/compile.py", "programs/memo.py", "plan_memo.py", "refusals.py"),
     "joined": ("argument_rows.py", "plan_memo.py", "query/rows.py", "reporting.py"),
     "twins": ("live/answer_cache.py", "live/answering.py"),
     "arguments": ("argument_rows.py", "plan_memo.py", "query/rows.py"),

@@ -13,7 +13,7 @@ from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.counted_rows import CountedRows, Touched
-from wukongs.query.plans.deltas import Moves
+from wukongs.query.plans.window_changes import Moves
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
 

@@ -20,7 +20,7 @@ from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.operators.aggregates import group
 from wukongs.query.operators.held_groups import HeldGroups
-from wukongs.query.plans.deltas import Moves
+from wukongs.query.plans.window_changes import Moves
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
 

@@ -69,13 +69,13 @@ from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.operators import operators as tables
 from wukongs.query.plans.compiled import CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
-from wukongs.query.plans.deltas import DeltaClause, Moves, is_worth_it
+from wukongs.query.plans.deltas import DeltaClause, is_worth_it
+from wukongs.query.plans.window_changes import Moves
+from wukongs.query.refusals import Refusals
 from wukongs.query.rows import places_of
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch_set import EMPTY, BatchSet
 
-REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
-"""Rows that could not be kept are tried again after this number of firings, at first and at the most."""
 PARTS_MAX = 8
 """Rows are kept of at most this number of parts of a query."""
 CUT_MIN = 5_000
@@ -111,23 +111,6 @@ _FOLLOWED = frozenset(
 _JOINS = frozenset(("join", "flag", "mark", "reduce"))
 _OF_STORED = ("delta join", "per graph", "search")
 """How the kinds of operators begin that follow the change of stored graphs."""
-
-
-@dataclass(slots=True)
-class _Refusals:
-    """The firings at which nothing is kept after it could not be: each time twice as many as before."""
-
-    left: int = 0
-    count: int = 0
-
-    def passed(self) -> bool:
-        """Note a firing; tell whether it is refused no more."""
-        self.left -= self.left > 0
-        return not self.left
-
-    def add(self) -> None:
-        self.left = min(REFUSED_FIRINGS << self.count, REFUSED_FIRINGS_MAX)
-        self.count += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +174,8 @@ class Part:
     """Whether LIMIT has, too."""
     _is_of_numbers: bool = False
     """Whether it was seen to go by the order of numbers."""
-    _refusals: _Refusals = field(default_factory=_Refusals)
-    _refusals_above: _Refusals = field(default_factory=_Refusals)
+    _refusals: Refusals = field(default_factory=Refusals)
+    _refusals_above: Refusals = field(default_factory=Refusals)
     _kinds: frozenset[str] = field(init=False)
     """The kinds of operators from the top down."""
     reads_stored: bool = field(init=False)
@@ -201,6 +184,9 @@ class Part:
     """Whether that has a path."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.top, Grouped | Counted) and self.top.kind != "content":
+            for join in self.joins:
+                join.is_followed = self.top.children == (join,)
         self._kinds = frozenset(operator.kind for _, operator in operators_of(self.top))
         self.reads_stored = any(kind.startswith(_OF_STORED) for kind in self._kinds)
         self._searches = any(kind.startswith("search") for kind in self._kinds)
@@ -279,7 +265,7 @@ class Part:
         if found is not None:
             self._is_in_step = True
             return [found]
-        if self.is_split:
+        if self.is_split or not all(join.keeps_rows for join in self.alone):
             return []
         rows = [_of_join(join, wants_change=wants_change) for join in self.alone]
         if self.node is None:  # DISTINCT
@@ -358,8 +344,8 @@ def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:
 
 
 def _ways(joins: Sequence[WindowJoin]) -> Used:
-    moves = [join.moves for join in joins if join.moves is not None]
-    return {Mechanism.BINDINGS_ANEW if one.is_anew else Mechanism.BINDINGS for one in moves}
+    moved = [(join.deltas, join.moves) for join in joins if join.deltas is not None and join.moves is not None]
+    return {Mechanism.BINDINGS_ANEW if moves.is_anew else deltas.mechanism for deltas, moves in moved}
 
 
 def _difference(change: ZSet) -> Difference:
@@ -515,7 +501,7 @@ class Maintained:
             return {}
         return {
             "firings_by_deltas": sum(one.ran for one in deltas),
-            "matches_kept": sum(one.count for one in deltas),
+            "matches_kept": sum(one.kept_count for one in deltas),
             "matches_bytes": sum(part.kept_bytes for part in self.parts),
         }
 

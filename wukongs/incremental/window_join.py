@@ -23,7 +23,8 @@ from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
 from wukongs.query.operators.operators import with_column
 from wukongs.query.plans.compiled import CompiledQuery
-from wukongs.query.plans.deltas import DeltaClause, Deltas, Moves
+from wukongs.query.plans.deltas import DeltaClause
+from wukongs.query.plans.window_changes import Moves, WindowChanges
 from wukongs.query.rows import places_of
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
@@ -81,14 +82,16 @@ class WindowJoin:
     join: evaluates the patterns anew.
     variables: of the node's rows.
     clause: how the matches are kept, once it is known.
-    deltas: keeps their matches, from the firing on at which that is worth it."""
+    deltas: knows their changes, from the firing on at which that is worth it."""
 
     node: Node | None
     rows: RowWise
     join: CompiledQuery
     variables: tuple[Variable, ...]
     clause: DeltaClause | None = None
-    deltas: Deltas | None = None
+    deltas: WindowChanges | None = None
+    is_followed: bool = False
+    """Whether the operator right above it reads the changes alone."""
     moves: Moves | None = None
     """Those of the firing under way."""
     layout: tuple[Variable, ...] = field(init=False)
@@ -113,8 +116,13 @@ class WindowJoin:
         return 0 if self.deltas is None else self.deltas.count
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether its rows are at hand without evaluating the patterns."""
+        return self.deltas is not None and self.deltas.kept_count == self.deltas.count
+
+    @property
     def kept_bytes(self) -> int:
-        return 0 if self.deltas is None else self.deltas.stats()["matches_bytes"]
+        return 0 if self.deltas is None else self.deltas.kept_bytes
 
     def skip(self) -> None:
         """Take no part in the firing that is about to begin, unless it stands at it."""

@@ -19,15 +19,22 @@ from wukongs.live.reading import terms_of
 from wukongs.live.reporting import Reporter
 from wukongs.live.stretch import Stretch
 from wukongs.live.windows import firing_step
-from wukongs.query.execution.answer import Answer, answer, modified, within
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.answer import Answer, answer, constructed, modified, within
+from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
 from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.programs.program import Program
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.query_terms import QueryTerms
+
+ARGUMENTS_MAX = 1 << 10
+"""Distinct rows of arguments for which a program answers a query: it explores from each of them. For more, the executor
+may explore the windows alone, and look their rows up."""
 
 
 class Asked(Protocol):
@@ -61,6 +68,8 @@ class Answering:
         """Whether its firings have other answers at other times, whatever they read."""
         self.compiled: CompiledPlans | None = None
         """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
+        self.program: Program | None = None
+        """Its program over that table; from the first firing on that kernels of patterns do not answer."""
         self.maintained: Maintained | None = None
         """Its rows that are changed from firing to firing."""
         self._paths: KeptPaths | None = None
@@ -99,8 +108,10 @@ class Answering:
             self._algebra = algebra_of(self.query)
             if self._group is not None and self._algebra is not None:
                 self._algebra = self._group
-            self.compiled = None if self._group is not None else self.windows.compile(self.query, self.plans)
-            self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
+            has_arguments = self._group is not None
+            self.compiled = self.windows.compile(self.query, self.plans, has_arguments=has_arguments)
+            if self.compiled is not None and not has_arguments:
+                self.maintained = self.windows.maintained(self.query, self.compiled)
             if self._group is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths(self._core.windows.paths)
             if self.compiled is not None:
@@ -170,8 +181,8 @@ class Answering:
             return repeated
         reporter, maintained, whole = self.reporter, firing.maintained, firing.whole
         is_compared, terms = reporter.is_compared, None
-        if is_compared or whole is None:
-            terms = terms_of(self._core, firing.reader, firing.moment())
+        if is_compared or (whole is None and firing.is_maintained):
+            terms = self._terms_of(firing)
         kept: Sequence[Known] = ()
         if maintained is not None and firing.columns is None:
             goes_on = self._goes_on(firing)
@@ -184,17 +195,69 @@ class Answering:
             if goes_on and terms is not None and (found := self._changed(firing, maintained, kept, terms)):
                 return found, terms
         found = self._ran(firing, kept)
+        if found is None and not kept:
+            found, terms = self._programmed(firing, terms)
         if found is not None and not is_compared:
             reader = firing.reader if terms is None else terms
             if firing.cached is not None:
                 self._keep(firing, firing.cached, found, reader)
             return found, reader
-        terms = terms or terms_of(self._core, firing.reader, firing.moment())
+        terms = terms or self._terms_of(firing)
         if found is None:
             found = self._evaluated(firing, terms, kept)
         if firing.cached is not None:
             self._keep(firing, firing.cached, found, terms)
         return self._compared(firing, found, terms), terms
+
+    def _terms_of(self, firing: Firing) -> QueryTerms:
+        return terms_of(self._core, firing.reader, firing.moment())
+
+    def _program_of(self, firing: Firing, rows: ArgumentRows | None) -> Program | None:
+        """Return the program that may answer a firing. rows: of its arguments."""
+        if firing.plans is None:
+            return None
+        if rows is None:
+            query, arguments = self.query, tuple[Variable, ...]()
+        else:
+            query, arguments = rows.bound.query, rows.bound.arguments
+        if self.program is None or self.program.query is not query:
+            self.program = self.windows.program(query, firing.plans, self.plans, arguments)
+        is_usable = self.program is not None and not self.program.is_refused
+        return self.program if is_usable and (rows is None or len(rows.table) <= ARGUMENTS_MAX) else None
+
+    def _programmed(self, firing: Firing, terms: QueryTerms | None) -> tuple[Answer | None, QueryTerms | None]:
+        """Return the answer of a program, None if the executor has to evaluate the query; and the terms of the
+        firing, if there are any."""
+        rows = None if self._group is None else self._group.arguments.rows
+        program = self._program_of(firing, rows)
+        ran = None
+        if program is not None:
+            table = None if rows is None else rows.table
+            ran = program.run(firing.reader, lambda: terms or self._terms_of(firing), self._limits, table)
+        if program is None or ran is None:
+            return None, terms
+        self._used.add(Mechanism.PROGRAM)
+        if self.maintained is not None:
+            self.maintained.estimate()
+        if rows is not None:
+            self._used |= {Mechanism.JOINED} if self._is_joined else set()
+            variables = NUMBER, *map(Variable, self.query.variables)
+            return rows.expanded(BindingTable(variables, ran.columns, ran.count)), ran.terms or terms
+        if self.query.form == "construct":
+            terms = ran.terms or terms or self._terms_of(firing)
+            return self._constructed(firing, BindingTable(program.variables, ran.columns, ran.count), terms), terms
+        is_ask = self.query.form == "ask"
+        found = Answer((), 0, ran.count > 0) if is_ask else Answer(ran.columns, ran.count)
+        return found, ran.terms or terms
+
+    def _scope(self, firing: Firing) -> str:
+        """Return what names the blank nodes that a firing makes."""
+        return self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}"
+
+    def _constructed(self, firing: Firing, table: BindingTable, terms: QueryTerms) -> Answer:
+        with within(self._limits()):
+            own, is_compared = self._scope(firing), self.reporter.is_compared
+            return constructed(self.query.template, table, terms, own, in_order=True, by_solution=is_compared)
 
     def _compared(self, firing: Firing, found: Answer, terms: QueryTerms) -> Answer:
         """Return what the firing reports of its answer."""
@@ -214,7 +277,7 @@ class Answering:
         if not _has_rows(found):
             reader = firing.reader
         if self.reporter.is_compared:
-            terms = terms_of(self._core, firing.reader, firing.moment())
+            terms = self._terms_of(firing)
             return self._compared(firing, found, terms), terms
         return found, reader
 
@@ -279,6 +342,8 @@ class Answering:
         dataset = firing.dataset
         self._used.add(Mechanism.EXECUTOR)
         if self._group is not None:
+            if firing.plans is not None:
+                dataset = firing.plans.dataset()
             self._used |= {Mechanism.JOINED} if self._is_joined else set()
             return self._group.arguments.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
         if self._paths is not None:
@@ -292,7 +357,7 @@ class Answering:
             terms,
             self._limits(),
             self.plans,
-            scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
+            scope=self._scope(firing),
             in_order=True,
             by_solution=self.reporter.is_compared,
             explored=[(one.node, one.table) for one in kept if one.node is not None],

@@ -1,34 +1,38 @@
-"""StoredReads answers one-shot queries by one kernel call each, over the stored graph as it is now.
+"""StoredReads answers one-shot queries by programs, over the stored graph as it is now.
 
 The stored graph is the only window of a table of its own (EngineWindows.now), which is written once for each snapshot.
-So such a query makes no dataset, opens no handle and runs no executor: it resolves the given terms, runs its plan and
-decodes what comes out.
+So such a query makes no dataset, opens no handle and runs no executor: it resolves the given terms, runs its program
+(query/programs) and decodes what comes out.
 
-All of it is done with the engine's lock held, so only short plans are run here. Longer ones, and queries that are not
-for kernels alone, go the usual way (reading.py: ask). Both run the same plan by the same kernel.
+All of it is done with the engine's lock held, so only short programs are run here. Longer ones, and queries without a
+program, go the usual way (reading.py: ask).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from wukongs.csparql.algebra import Extend, Project
-from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.scope import possible_variables
-from wukongs.csparql.terms import Term, Variable
+import numpy as np
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.terms import Term
 from wukongs.live.core import Core
-from wukongs.query.execution.argument_rows import BoundQuery
+from wukongs.live.reading import terms_of
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.answer import constructed, within
 from wukongs.query.execution.prepared import BoundPlans
+from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
-from wukongs.query.plans.compiled import Columns, CompiledQuery, Windows, Workspace
-from wukongs.query.plans.conditions import conditions_of
-from wukongs.query.plans.dataset import reads_explicit
-from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.store.dtypes import NO_MATCH
+from wukongs.query.plans.compiled import Workspace
+from wukongs.query.plans.compiled_plans import CompiledPlans
+from wukongs.query.programs.arena import Arena
+from wukongs.query.programs.program import SHORT, Program, ProgramResult
+from wukongs.store.dtypes import NO_MATCH, Int64Array
+from wukongs.store.term_registry import TermReader
 
-ROWS_MAX = 1 << 12
-"""A plan that makes more rows, by its estimates or in truth, is not run with the lock held."""
+ARENA_CELLS = 1 << 15
+"""A program whose tables have more cells, by its estimates or in truth, is not run with the lock held."""
 
 
 class StoredReads:
@@ -36,89 +40,105 @@ class StoredReads:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._workspace = Workspace()
+        self._workspace, self._arena = Workspace(), Arena(ARENA_CELLS)
+        settings = core.settings
+        self._is_bounded = settings.query_bytes_max < 8 * ARENA_CELLS or settings.rows_max < ARENA_CELLS
+        """Limits are below what a program may take, since it does not check them."""
 
-    def answer(self, plans: BoundPlans, texts: Sequence[str], text: str) -> Result | None:
-        """Answer a query for one row of terms, None if it has to go the usual way. texts: canonical;
-        text: of the query.
+    def answer(self, plans: BoundPlans, texts: Sequence[str], text: str, limits: Callable[[], Limits]) -> Result | None:
+        """Answer a query for one row of terms, None if it has to go the usual way: also when a query without terms is
+        asked for the first time, since it may never be asked again. texts: canonical; text: of the query; limits: of
+        this call, made when they are needed.
 
-        Raises WukongsError (the engine is closed, or has failed)."""
+        Raises WukongsError (the engine is closed, or has failed), QueryTimeout."""
         core, read = self._core, plans.compiled
+        if not (plans.is_asked or texts):
+            plans.is_asked = True
+            return None
         if not isinstance(read, _Read):
-            read = plans.compiled = _Read.of(plans.bound, plans.memo, core.windows.now, self._workspace, core)
-        if read.query is None:
+            read = plans.compiled = self._read(plans)
+        if read.program is None or read.program.is_refused:
             return None
         core.check_is_open()
         core.finish_tick()
         core.windows.write_now()
-        rows_max = min(ROWS_MAX, core.settings.rows_max)
         ids = [core.registry.resolve(text) for text in texts]
         # To the kernel this is no term but a free place. The usual way gives such a term an id of its own.
-        columns = None if NO_MATCH in ids else read.run(ids, rows_max)
-        if columns is None:
+        reader = core.registry.snapshot_reader()
+        ran = None if NO_MATCH in ids else read.run(core, reader, texts, ids, limits)
+        if ran is None:
             return None
-        core.query_count += 1
-        return Result("select", read.names, columns, core.registry.snapshot_reader(), core.sn, text=text)
+        core.query_count += 1  # it names blank nodes
+        query, boolean = plans.bound.query, None
+        if query.form == "ask":
+            boolean, ran = ran.count > 0, ProgramResult((), 0, ran.terms)
+        elif query.form == "construct":
+            ran = self._constructed(query, read.program, ran, reader, limits())
+        return Result(
+            query.form, query.variables, ran.columns, ran.terms or reader, core.sn, boolean, ran.count, text=text
+        )
+
+    def _constructed(
+        self, query: Query, program: Program, ran: ProgramResult, reader: TermReader, limits: Limits
+    ) -> ProgramResult:
+        """Return the triples of a CONSTRUCT."""
+        terms, variables = ran.terms or terms_of(self._core, reader), program.variables
+        if program.arguments:
+            variables = variables[1:]
+        table = BindingTable(variables, ran.columns, ran.count)
+        with within(limits):
+            found = constructed(query.template, table, terms, f"query {self._core.query_count}")
+        return ProgramResult(found.columns, found.length, terms)
+
+    def _read(self, plans: BoundPlans) -> _Read:
+        core, query, clause = self._core, plans.bound.query, plans.bound.query.dataset
+        read = _Read()
+        is_named = bool(clause.named_graphs) or clause.only is not None
+        if not (self._is_bounded or is_named) and CompiledPlans.is_for(query):
+
+            def resolve(term: Term) -> int:
+                reserved = core.reserved.get(term)
+                if reserved is not None:
+                    return reserved
+                found = core.registry.resolve(term.text)
+                if core.registry.settled(term.text) is None:
+                    read.unsettled[term.text] = found
+                return found
+
+            memory, arguments = (self._workspace, self._arena), plans.bound.arguments
+            given = query, core.windows.now, resolve, plans.memo
+            read.program = Program(*given, *memory, core.registry, arguments, SHORT)
+            read.row = np.zeros((1, len(arguments)), np.int64)
+        return read
 
 
 @dataclass(slots=True)
 class _Read:
-    """A query for a row of terms, compiled. query: None if it is none for kernels alone; constants: its terms, with the
-    ids for which it is."""
+    """A query for a row of terms. program: None if it has none; unsettled: constants with the ids for which the program
+    is, which may get others."""
 
-    names: tuple[str, ...]
-    query: CompiledQuery | None
-    constants: dict[Term, int]
-    resolve: Callable[[Term], int]
+    program: Program | None = None
+    unsettled: dict[str, int] = field(default_factory=dict)
+    row: Int64Array = field(default_factory=lambda: np.zeros((1, 0), np.int64))
+    """int64[1, 1 + terms]: 0, and the terms of the call."""
 
-    @staticmethod
-    def of(bound: BoundQuery, memo: PlanMemo, windows: Windows, workspace: Workspace, core: Core) -> _Read:
-        query, constants = bound.query, dict[Term, int]()
-
-        def resolve(term: Term) -> int:
-            reserved = core.reserved.get(term)
-            return core.registry.resolve(term.text) if reserved is None else reserved
-
-        def noted(term: Term) -> int:
-            found = constants[term] = resolve(term)
-            return found
-
-        found = _patterns(bound)
-        if found is None:
-            return _Read(query.variables, None, constants, resolve)
-        wanted, variables = found
-        seeds = tuple(bound.hidden.values())
-        compiled = CompiledQuery(query.dataset, variables, wanted, seeds, windows, noted, memo, workspace)
-        return _Read(query.variables, compiled, constants, resolve)
-
-    def run(self, ids: Sequence[int], rows_max: int) -> Columns | None:
-        """Return the columns of the answer for some terms; None if it has to be found in another way."""
-        query = self.query
-        assert query is not None
-        if any(self.resolve(term) != known for term, known in self.constants.items()):
-            self.constants.clear()
-            query.forget()
-        return query.run_once(ids, rows_max)
-
-
-def _patterns(bound: BoundQuery) -> tuple[FilteredBgp, tuple[Variable, ...]] | None:
-    """Return the triple patterns and filters of a SELECT of no more than these, and the variables of its columns."""
-    query, node = bound.query, bound.query.pattern
-    clause = query.dataset
-    if clause.named_graphs or clause.only is not None:
-        return None
-    if query.form != "select" or not isinstance(node, Project) or reads_explicit(query):
-        return None
-    node, own = node.pattern, dict[Variable, Variable]()
-    while isinstance(node, Extend) and node.expression in bound.hidden.values():
-        assert isinstance(node.expression, Variable), node
-        own[node.variable] = node.expression
-        node = node.pattern
-    wanted = FilteredBgp.of(node)
-    if wanted is None or not wanted.bgp.patterns:
-        return None
-    variables = tuple(own.get(Variable(name), Variable(name)) for name in query.variables)
-    known = possible_variables(wanted.bgp)
-    # The text of a term that no triple has cannot be read, so it must not be among the columns.
-    is_read = variables and known.issuperset(variables) and conditions_of(wanted.filters, known) is not None
-    return (wanted, variables) if is_read else None
+    def run(
+        self, core: Core, reader: TermReader, texts: Sequence[str], ids: Sequence[int], limits: Callable[[], Limits]
+    ) -> ProgramResult | None:
+        """Return the rows for some terms; None if they have to be found in another way."""
+        program, registry = self.program, core.registry
+        assert program is not None
+        if self.unsettled and any(registry.resolve(text) != known for text, known in self.unsettled.items()):
+            self.unsettled.clear()
+            program.forget()
+        # Nothing can read the text of a term that no triple has.
+        unread = [term for text, term in zip(texts, ids, strict=True) if registry.settled(text) is None]
+        for at, term in enumerate(ids, 1):
+            self.row[0, at] = term
+        rows = self.row if ids else None
+        ran = program.run(reader, lambda: terms_of(core, reader), limits, rows, may_evaluate=not unread)
+        if ran is not None and ids:
+            ran.columns = ran.columns[1:]
+        if unread and ran is not None and any((column == term).any() for term in unread for column in ran.columns):
+            return None
+        return ran

@@ -16,6 +16,8 @@ class Mechanism(StrEnum):
 
     COMPILED = "compiled_plan"
     """A kernel has run the whole query."""
+    PROGRAM = "program"
+    """A kernel has run the whole query, with the operators above and beside its patterns."""
     TOGETHER = "compiled_batch"
     """A kernel has run it in one call with other queries."""
     EXECUTOR = "executor"
@@ -24,6 +26,8 @@ class Mechanism(StrEnum):
     """The matches of its patterns were found anew, and are maintained from here on."""
     BINDINGS = "maintained_bindings"
     """The matches of the firing before were changed by inserts and deletes."""
+    SLICES = "maintained_slices"
+    """The matches of a pattern over one window were inserted and deleted by its slices that have come and gone."""
     CHANGES = "reported_changes"
     """ISTREAM or DSTREAM was answered by inserted and deleted rows alone."""
     DISTINCT = "maintained_distinct"

@@ -25,7 +25,7 @@ TEXTS = {
 
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The scopes in which the executor has evaluated queries: their names and times."""
+    """The names and times of queries that the executor, or a program, has evaluated."""
     found: list[str] = []
     answer = answering.answer
 
@@ -33,7 +33,16 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(str(options["scope"]))
         return answer(*arguments, **options)  # type: ignore[arg-type]
 
+    programmed = answering.Answering._programmed
+
+    def noted_program(self: Any, firing: Any, *arguments: Any) -> Any:
+        ran = programmed(self, firing, *arguments)
+        if ran[0] is not None:
+            found.append(f"{self.name}@{firing.at_ms}")
+        return ran
+
     monkeypatch.setattr(answering, "answer", noted)
+    monkeypatch.setattr(answering.Answering, "_programmed", noted_program)
     return found
 
 
@@ -235,13 +244,13 @@ def life(where: str, rng: random.Random, *, is_cached: bool) -> list[object]:
 def test_arguments_are_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that joins a group, or leaves it, is a change of its arguments."""
     monkeypatch.setattr(joined_queries, "ALONE_MAX", 0)
-    answer, asked = ArgumentRows.answer, list[int]()
+    expanded, asked = ArgumentRows.expanded, list[int]()
 
     def noted(rows: ArgumentRows, *arguments: Any) -> Any:
         asked.append(rows.length)
-        return answer(rows, *arguments)
+        return expanded(rows, *arguments)
 
-    monkeypatch.setattr(ArgumentRows, "answer", noted)
+    monkeypatch.setattr(ArgumentRows, "expanded", noted)
     with wukongs.Engine() as engine:
         stream = engine.stream(A, batch_ms=100, timing=True)
         stream.advance(0)

@@ -175,7 +175,7 @@ def test_plans_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_look_up_runs_no_executor_and_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with wukongs.Engine() as own:
         own.load(io.BytesIO(DATA.encode()), format="nt")
-        look_up, other = own.prepare(KNOWS), own.prepare(KNOWS + " LIMIT 1")
+        look_up, other = own.prepare(KNOWS), own.prepare("DESCRIBE ?s")
         monkeypatch.setattr("wukongs.engine.ask", lambda *_, **__: pytest.fail("the usual way"))
         assert texts(look_up(s="<http://e/a>")) == ["b", "c"]
         assert len(look_up(s="<http://e/nobody>")) == 0

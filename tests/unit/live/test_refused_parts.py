@@ -6,7 +6,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, node, rows
-from wukongs.incremental.maintained import REFUSED_FIRINGS
+from wukongs.query.refusals import REFUSED
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 TEXT = (
@@ -15,7 +15,7 @@ TEXT = (
 )
 GROUPS = ("?s (MAX(?v) AS ?n)", "", "GROUP BY ?s")
 COMPUTED = ("?s ?n", "BIND(IF(?v > 10, CONCAT(STR(?s), ' at ', STR(?v)), ?v) AS ?n)", "")
-COUNT = 3 * REFUSED_FIRINGS
+COUNT = 3 * REFUSED
 
 
 def run(parts: tuple[str, str, str], odd: str) -> tuple[dict[int, list[tuple[str, ...]]], list[dict[str, int]]]:
@@ -42,8 +42,8 @@ def test_groups_are_kept_again_when_the_reason_has_gone(monkeypatch: pytest.Monk
     assert found == anew
     assert len(found) == COUNT
     kept = [one.get("maintained_groups", 0) for one in found_by]
-    assert kept[5] == kept[REFUSED_FIRINGS], "nothing is tried for so many firings"
-    assert kept[-1] - kept[-1 - REFUSED_FIRINGS] == REFUSED_FIRINGS
+    assert kept[5] == kept[REFUSED], "nothing is tried for so many firings"
+    assert kept[-1] - kept[-1 - REFUSED] == REFUSED
     assert found_by[-1]["maintained_bindings"] >= COUNT - 3, "the matches below stay"
 
 

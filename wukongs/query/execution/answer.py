@@ -118,9 +118,7 @@ def _answer(
     table = executor.run_all(query.pattern)
     limits.operator = {"construct": "CONSTRUCT", "describe": "DESCRIBE"}.get(query.form, limits.operator)
     if query.form == "construct":
-        if in_order:
-            table = canonical(table)  # a blank node is named by its row
-        return _construct(query.template, table, terms, scope, by_solution)
+        return constructed(query.template, table, terms, scope, in_order, by_solution)
     if query.form == "describe":
         return _described(query, table, dataset, executor, terms)
     if query.variables == tuple(variable.name for variable in table.variables):
@@ -129,9 +127,17 @@ def _answer(
     return Answer(columns, table.length)
 
 
-def _construct(
-    template: Sequence[TriplePattern], table: BindingTable, terms: QueryTerms, scope: str, by_solution: bool
+def constructed(
+    template: Sequence[TriplePattern],
+    table: BindingTable,
+    terms: QueryTerms,
+    scope: str,
+    in_order: bool = False,
+    by_solution: bool = False,
 ) -> Answer:
+    """Return the triples of a template for some solutions. Parameters are those of `answer`."""
+    if in_order:
+        table = canonical(table)  # a blank node is named by its row
     rows, triples = fill_template(template, table, terms, scope, by_solution=by_solution)
     order = np.argsort(rows, kind="stable")
     return _graph(distinct([column[order] for column in triples]))

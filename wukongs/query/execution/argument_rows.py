@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -180,13 +181,28 @@ class BoundQuery:
     def __init__(self, query: Query, variables: Sequence[Variable]) -> None:
         """variables: of the query's WHERE clause, those that the rows bind."""
         self.hidden = {variable: Variable(f"{ARGUMENT_PREFIX}{at}") for at, variable in enumerate(variables)}
-        self.query = bind(query, self.hidden)
+        self.query = bind(query, self.hidden) if variables else query
         """With hidden variables in the place of the given ones."""
-        self.cores = [_Core(node, tuple(self.hidden.values())) for node in _cores_of(self.query.pattern)]
-        self.needs_all = not self.cores or _has_one_group(where_clause(self.query))
-        """Each row may have a solution, whatever is found for the cores."""
-        self.has_rest = not self.needs_all and _has_one_group(self.query.pattern)
-        """The query has a solution also for a row without a solution of its WHERE clause: the same for each."""
+
+    @cached_property
+    def cores(self) -> list[_Core]:
+        """The cores of the query."""
+        return [_Core(node, tuple(self.hidden.values())) for node in _cores_of(self.query.pattern)]
+
+    @cached_property
+    def needs_all(self) -> bool:
+        """Whether each row may have a solution, whatever is found for the cores."""
+        return not self.cores or _has_one_group(where_clause(self.query))
+
+    @cached_property
+    def has_rest(self) -> bool:
+        """Whether the query has a solution also for a row without a solution of its WHERE clause: the same for each."""
+        return not self.needs_all and _has_one_group(self.query.pattern)
+
+    @property
+    def arguments(self) -> tuple[Variable, ...]:
+        """The number of a row, and its terms; nothing without given terms."""
+        return (NUMBER, *self.hidden.values()) if self.hidden else ()
 
     def given(self, texts: Sequence[str], terms: TermSpace) -> BindingTable:
         """Return one row of arguments as the executor is given it. texts: canonical, in the order of the variables."""
@@ -204,7 +220,7 @@ class ArgumentRows:
         numbers : int64[length], rising, of an answer's first column: by default the ids of the integers from 0 on."""
         self.length = length
         self.variables = (ARGUMENT, *bound.query.variables)
-        self._bound = bound
+        self.bound = bound
         self._rows = RowIndex(columns, length)
         distinct = tuple(column[self._rows.firsts] for column in columns)
         places = np.arange(self._rows.count, dtype=np.int64)
@@ -227,9 +243,9 @@ class ArgumentRows:
 
         Raises QueryTimeout, BudgetExceeded."""
         if not self.length:
-            return Answer((np.empty(0, np.int64),) * (1 + len(self._bound.query.variables)), 0)
+            return Answer((np.empty(0, np.int64),) * (1 + len(self.bound.query.variables)), 0)
         ways = set() if used is None else used
-        bound, limits.rows_max = self._bound, min(limits.rows_max * self.length, _ROWS_MAX)
+        bound, limits.rows_max = self.bound, min(limits.rows_max * self.length, _ROWS_MAX)
 
         def run(explored: Sequence[Explored], given: BindingTable) -> BindingTable:
             executor = Executor(
@@ -245,7 +261,7 @@ class ArgumentRows:
                 for core, index in zip(bound.cores, self._indexes, strict=True)
             ]
             if bound.needs_all:
-                return self._expanded(run(found, self._given))
+                return self.expanded(run(found, self._given))
             has_some = np.zeros(self._rows.count, np.bool_)
             for _, table in found:
                 has_some[table.column(NUMBER)] = True
@@ -255,9 +271,14 @@ class ArgumentRows:
                 nothing = [(node, operators.slice_rows(table, 0, 0)) for node, table in found]
                 one = run(nothing, self._given.take(others[:1]))
                 whole = operators.union(whole, _repeated(one, others, limits), limits.rows_max)
-            return self._expanded(whole)
+            return self.expanded(whole)
 
-    def _expanded(self, table: BindingTable) -> Answer:
+    @cached_property
+    def table(self) -> Int64Array:
+        """int64[n, 1 + terms]: the numbers and the terms of the distinct rows."""
+        return np.ascontiguousarray(np.stack(self._given.columns, axis=1))
+
+    def expanded(self, table: BindingTable) -> Answer:
         """Give the solutions of each number to all rows that have it, in the order of the rows."""
         places, rows = self._rows.rows_of(table.column(NUMBER))
         if (rows[1:] < rows[:-1]).any():

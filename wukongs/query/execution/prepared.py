@@ -46,10 +46,12 @@ _Key: TypeAlias = tuple[str, str | None, DatasetClause | None, tuple[str, ...] |
 
 @dataclass(slots=True)
 class BoundPlans:
-    """A query for given terms of some variables, and its plans. compiled: its plan as whoever runs it keeps it."""
+    """A query for given terms of some variables, and its plans. is_asked: it was asked before; compiled: its plan as
+    the caller keeps it."""
 
     bound: BoundQuery
     memo: PlanMemo = field(default_factory=PlanMemo)
+    is_asked: bool = False
     compiled: object = None
 
 
@@ -83,7 +85,8 @@ class Prepared:
         if found is None:
             if len(self._bound) >= BOUND_MAX:
                 self._bound.clear()
-            found = self._bound.setdefault(names, BoundPlans(BoundQuery(self.query, tuple(map(Variable, names)))))
+            bound = BoundQuery(self.query, tuple(map(Variable, names)))
+            found = self._bound.setdefault(names, BoundPlans(bound, PlanMemo() if names else self.memo))
         return found
 
 

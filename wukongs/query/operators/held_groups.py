@@ -29,7 +29,7 @@ from wukongs.query.expressions.frame import decoded
 from wukongs.query.limits import OBJECT_BYTES, current
 from wukongs.query.operators import held_groups_kernels as kernels
 from wukongs.query.operators.aggregates import extremes, mean_of
-from wukongs.query.plans.deltas import Moves
+from wukongs.query.plans.window_changes import Moves
 from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.values import Kind, Value, computed, text_of
 from wukongs.store.dtypes import UNBOUND, Int64Array
@@ -289,7 +289,10 @@ class HeldGroups:
         self._taken, self.rows_before = None, None
         if moves.is_anew:
             self.clear()
-        rows = np.concatenate((moves.inserted, moves.deleted))
+        if self._keys or any(self._columns):
+            rows = np.concatenate((moves.inserted, moves.deleted))
+        else:
+            rows = np.empty((len(moves), 0), np.int64)
         if len(rows):
             weights = moves.weights
             if self._groups.is_roomy(len(moves.inserted)):

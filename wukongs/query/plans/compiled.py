@@ -224,13 +224,6 @@ class CompiledSteps:
             shared.put(key, found)
         return found
 
-    def run_once(self, ids: Sequence[int], rows_max: int) -> Int64Array | None:
-        """Do as run, from one row; None also if there are more rows than these."""
-        self._seeds[0, : len(ids)] = ids
-        self.call[layout.CALL_ROOM] = min(self._room, rows_max)
-        count = run_call(self.call)
-        return self.rows(self._workspace.out, count) if count >= 0 else None
-
     def rows(self, out: Int64Array, count: int) -> Int64Array:
         """Return so many rows that lie at the beginning of some room: int64[width, count]."""
         return out[: count * self.width].reshape(count, self.width).T.copy()
@@ -368,20 +361,6 @@ class CompiledQuery:
         seeds = BindingTable(self.seeds, tuple(columns), count) if count else BindingTable.unit()
         table = plan_runner.run(self.steps.plan, seeds, dataset, limits())
         return tuple([table.column(variable) for variable in variables])
-
-    def run_once(self, ids: Sequence[int], rows_max: int) -> Columns | None:
-        """Return the query's columns for one row that binds the seeds; None if it has to be evaluated in another way,
-        or makes more rows than these, by its estimates or in truth."""
-        if self._start[1] != 1 or self._version != self.windows.table.version:
-            self.start_from([np.array([term], np.int64) for term in ids])
-        if self.steps is None or self.estimated_rows > rows_max:
-            return self._nothing() if self.is_void else None
-        found = self.steps.run_once(ids, rows_max)
-        return None if found is None else self._projected(found)
-
-    def forget(self) -> None:
-        """Make the plan anew: ids of its constants have changed."""
-        self._version, self._start = -1, ((), 0)
 
     def columns(self, out: Int64Array, count: int) -> Columns:
         """Return the query's columns of so many rows that lie at the beginning of some room."""

@@ -55,8 +55,18 @@ def _without_modifiers(query: Query) -> tuple[tuple[Distinct | Slice, ...], Quer
 class CompiledPlans:
     """Used by the thread that fires, while the table of windows is unchanged."""
 
-    def __init__(self, query: Query, windows: Windows, resolve: Resolve, memo: PlanMemo, workspace: Workspace) -> None:
-        """resolve: the ids of the query's constants, which never change; memo: plans for all sizes that come."""
+    def __init__(
+        self,
+        query: Query,
+        windows: Windows,
+        resolve: Resolve,
+        memo: PlanMemo,
+        workspace: Workspace,
+        *,
+        has_arguments: bool = False,
+    ) -> None:
+        """resolve: the ids of the query's constants, which never change; memo: plans for all sizes that come;
+        has_arguments: the query is asked for rows of arguments."""
         self._clause: DatasetClause = query.dataset
         self.windows = windows
         self._resolve = resolve
@@ -67,7 +77,7 @@ class CompiledPlans:
         self.modifiers, bare = _without_modifiers(query)
         self.is_distinct = bool(self.modifiers) and isinstance(self.modifiers[0], Distinct)
         """Whether the first of these is DISTINCT."""
-        self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
+        self.whole = None if has_arguments else CompiledQuery.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
         self._version = -1
         self._changes: list[int] = []

@@ -81,13 +81,26 @@ def _variables(condition: Condition) -> list[Variable]:
 def _comparison(call: Call) -> Condition | None:
     if call.op not in _MIRRORED:
         return None
-    left, right = call.arguments
-    op = call.op
-    if isinstance(left, Term):
-        left, right, op = right, left, _MIRRORED[op]
+    op, left, right = _sides(call)
     if not isinstance(left, Variable) or not isinstance(right, Variable | Term):
         return None
     return Condition(op, left, right) if isinstance(right, Variable) or _is_decidable(op, right) else None
+
+
+def _sides(call: Call) -> tuple[str, Expression, Expression]:
+    """Return a comparison with a term on the right, if there is one."""
+    left, right = call.arguments
+    return (_MIRRORED[call.op], right, left) if isinstance(left, Term) else (call.op, left, right)
+
+
+def compared_with_string(condition: Expression) -> tuple[str, Variable, str] | None:
+    """Return the operator, the variable and the text of the string, with quotes, if a condition compares these."""
+    if not isinstance(condition, Call) or condition.op not in _MIRRORED:
+        return None
+    op, left, right = _sides(condition)
+    if isinstance(left, Variable) and isinstance(right, Term) and right.text[0] == right.text[-1] == '"':
+        return op, left, right.text
+    return None
 
 
 def _is_decidable(op: str, constant: Term) -> bool:

@@ -23,6 +23,8 @@ IDS_TRIED = 1 << 14
 """With 62 bits the first one is free; with fewer, which are for tests, perhaps none is."""
 SHOWN_MAX = 60
 FIRST_BYTES_AT_ONCE = 1 << 14
+INLINED_MAX = 1 << 14
+"""Texts of inlined terms at which they are forgotten between two executions; they have the same ids at any time."""
 LOOKED_UP_MAX = 1 << 13
 """Between two looks at the clock."""
 
@@ -98,18 +100,27 @@ class QueryTerms:
         self._registry = registry
         self._reader = self.reader = reader
         self._computed: dict[int, str] = {}
+        self._computed_size = [0]
+        """The characters of the texts that were given ids; one list for all that share them."""
         self._ids: dict[str, int] = {}
 
     def renewed(self, reader: DataTexts) -> QueryTerms:
         """Return the terms of the next execution of the same query, which has all that were computed before under the
         same ids. reader: the texts as they are then."""
         found = QueryTerms(self._registry, reader, self.moment)
-        found._computed, found._ids = self._computed, self._ids
+        if len(self._ids) > 2 * len(self._computed) + INLINED_MAX:
+            self._ids = {text: term for text, term in self._ids.items() if term in self._computed}
+        found._computed, found._ids, found._computed_size = self._computed, self._ids, self._computed_size
         return found
 
     def shares_ids(self, other: QueryTerms) -> bool:
         """Whether both give computed terms the same ids: one is `renewed` of the other."""
         return self._computed is other._computed
+
+    @property
+    def computed_size(self) -> int:
+        """Characters of the texts of all computed terms, and of inlined ones."""
+        return self._computed_size[0]
 
     @property
     def computed_count(self) -> int:
@@ -178,7 +189,9 @@ class QueryTerms:
         for start in range(0, len(missing), LOOKED_UP_MAX):
             limits.check()
             some = missing[start : start + LOOKED_UP_MAX]
-            limits.keep(OBJECT_BYTES * len(some) + CHARACTER_BYTES * sum(map(len, some)))
+            size = sum(map(len, some))
+            limits.keep(OBJECT_BYTES * len(some) + CHARACTER_BYTES * size)
+            self._computed_size[0] += size
             if len(some) < MANY:
                 found = [self._registry.resolve(text) for text in some]
             else:

@@ -1,0 +1,1 @@
+"""Programs: whole queries as operations over tables of one arena, run by one kernel call."""

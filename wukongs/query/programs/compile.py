@@ -1,0 +1,666 @@
+"""From the algebra of a query to the operations of a program.
+
+Patterns are planned as the executor plans them, and explored from the rows that they join with. Other parts, and
+parts that share a variable with rows that may leave it unbound, are evaluated alone and joined. NotCompiled names the
+parts that have no operation yet: paths, GRAPH blocks that are evaluated graph by graph, TIMESTAMP, DESCRIBE. The
+executor evaluates such queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from wukongs.csparql.algebra import (
+    Aggregate,
+    Bgp,
+    Call,
+    DatasetClause,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    Project,
+    Query,
+    Slice,
+    Union,
+    Values,
+)
+from wukongs.csparql.exploration_order import explorable_operands, is_explorable
+from wukongs.csparql.functions import OF_MOMENT, calls_any
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.scope import (
+    NO_VARIABLES,
+    certain_variables,
+    exists_patterns,
+    expression_variables,
+    is_ordered,
+    mentioned_variables,
+    possible_variables,
+)
+from wukongs.csparql.terms import XSD, Term, Variable, literal
+from wukongs.csparql.walk import join_operands
+from wukongs.query.execution.exists import assigned_variables, is_row_by_row
+from wukongs.query.plans import plan_layout
+from wukongs.query.plans.compiled import CompiledSteps, Windows, Workspace
+from wukongs.query.plans.conditions import compared_with_string, conditions_of
+from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.programs import program_layout as layout
+from wukongs.query.programs.arena import Arena
+from wukongs.query.programs.memo import SLOTS_MAX, Memo, TextMemo
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array, UInt8Array
+from wukongs.store.term_ids import OPS, integer_ids
+
+KEYS_MAX = 4
+"""The variables that a condition or expression may mention."""
+_CODES = {"MIN": layout.MIN, "MAX": layout.MAX, "SUM": layout.SUM}
+_ZERO = literal("0", f"{XSD}integer")
+ZERO = int(integer_ids(np.zeros(1, np.int64))[0])
+
+
+class NotCompiled(Exception):
+    """The query has a part without an operation. Internal to this package."""
+
+
+@dataclass(slots=True)
+class Memos:
+    """The memos of a query. They outlive recompilation. slots_max: of each."""
+
+    slots_max: int = SLOTS_MAX
+    known: dict[object, Memo] = field(default_factory=dict)
+    texts: TextMemo = field(default_factory=TextMemo)
+
+    def of(self, expression: Expression, variables: Sequence[Variable], *, is_condition: bool) -> Memo:
+        """Return the memo of an expression."""
+        key = expression, tuple(variables), is_condition
+        found = self.known.get(key)
+        if found is None:
+            found = Memo(expression, variables, is_condition=is_condition, slots_max=self.slots_max)
+            self.known[key] = found
+        return found
+
+    def clear(self) -> None:
+        """Clear all memos."""
+        for memo in (self.texts, *self.known.values()):
+            memo.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """The output table of an operation."""
+
+    number: int
+    variables: tuple[Variable, ...]
+    certain: frozenset[Variable]
+    """Variables that every row binds."""
+    rows: float = 1.0
+    """Estimated rows."""
+    is_by_row: bool = True
+    """Whether the rows are in the order of the rows that they were explored from."""
+
+    def column(self, variable: Variable) -> int:
+        return self.variables.index(variable)
+
+
+@dataclass(slots=True)
+class Code:
+    """The operations of a program, and the memory that they point at."""
+
+    operations: list[list[int]] = field(default_factory=list)
+    data: list[Int64Array | UInt8Array] = field(default_factory=list)
+    explored: list[CompiledSteps] = field(default_factory=list)
+    values: list[tuple[Int64Array, list[tuple[Term | None, ...]]]] = field(default_factory=list)
+    """Cells of VALUES, and their terms: a program writes the ids before its first run."""
+    memos: dict[int, Memo] = field(default_factory=dict)
+    """By the operations that read them."""
+    tables: list[tuple[int, int, int]] = field(default_factory=list)
+    """Address, rows and columns of each table before the first operation."""
+    estimated_cells: float = 0.0
+    """Ids in the rows of all compiled plans, estimated."""
+
+    def table(self, rows: int = 0, columns: int = 0, address: int = 0) -> int:
+        """Return the number of a new table. address: of its rows, if no operation makes them."""
+        self.tables.append((address, rows, columns))
+        return len(self.tables) - 1
+
+    def add(
+        self,
+        code: int,
+        out: int,
+        left: int = -1,
+        right: int = -1,
+        data: Int64Array | None = None,
+        count: int = 0,
+        memo: Memo | None = None,
+        flag: int = 0,
+    ) -> None:
+        """Add an operation."""
+        address = 0
+        if data is not None:
+            self.data.append(data)
+            address = data.ctypes.data
+        if memo is not None:
+            self.memos[len(self.operations)] = memo
+        self.operations.append([code, out, left, right, address, count, 0, flag])
+
+    def block(self, arena: Arena) -> Int64Array:
+        """Return the program as the kernel takes it: head, tables, operations."""
+        head = np.zeros(layout.PROGRAM_HEAD, np.int64)
+        head[layout.PROGRAM_OPERATIONS], head[layout.PROGRAM_TABLES] = len(self.operations), len(self.tables)
+        head[layout.PROGRAM_ARENA], head[layout.PROGRAM_CELLS] = arena.address, len(arena)
+        head[layout.PROGRAM_DICTIONARIES] = arena.dictionaries_address
+        parts = head, np.array(self.tables, np.int64).ravel(), np.array(self.operations, np.int64).ravel()
+        return np.concatenate(parts, dtype=np.int64)
+
+    def write_memos(self, block: Int64Array) -> None:
+        """Write the addresses of the memos into a block."""
+        first = layout.PROGRAM_HEAD + len(self.tables) * layout.TABLE_WIDTH + layout.OPERATION_MEMO
+        for operation, memo in self.memos.items():
+            block[first + operation * layout.OPERATION_WIDTH] = memo.address
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles one query for the current sizes. Raises NotCompiled."""
+
+    clause: DatasetClause
+    windows: Windows
+    resolve: Resolve
+    plans: PlanMemo
+    workspace: Workspace
+    memos: Memos
+    wanted: dict[tuple[int, ...], FilteredBgp]
+    """Filtered patterns by the identities of their parts; the planner knows them by identity."""
+    arguments: tuple[Variable, ...] = ()
+    """The variables of rows of arguments: their number, from 0, and the hidden ones that they bind. All relations have
+    them; they keep the solutions of the rows apart."""
+    rows: int = 1
+    """How many rows of arguments there are."""
+    code: Code = field(default_factory=Code)
+    _hidden: int = 0
+    _dataset: Dataset = field(init=False)
+    _numbers: dict[int, int] = field(init=False)
+    _unit: Relation = field(init=False)
+    """The rows of arguments, the first table; one empty row without any."""
+
+    def __post_init__(self) -> None:
+        self._dataset, self._numbers = self.windows.dataset(self.clause, self.resolve)
+        number = self.code.table(self.rows, len(self.arguments))
+        self._unit = Relation(number, self.arguments, frozenset(self.arguments), self.rows)
+
+    def query(self, query: Query) -> Relation:
+        """Compile a query; return its result: the number of the row of arguments, if there are any, and the query's
+        variables; of CONSTRUCT all variables."""
+        if query.form == "describe":
+            raise NotCompiled("describe")
+        relation = self.node(query.pattern)
+        if query.form == "ask":
+            return relation
+        shown = tuple(map(Variable, query.variables))
+        if query.form == "construct":
+            shown = tuple(variable for variable in relation.variables if variable not in self.arguments)
+        return self._projected(relation, (*self.arguments[:1], *shown))
+
+    def node(self, node: Node) -> Relation:
+        """Compile a node of the algebra; return its solutions."""
+        match node:
+            case Bgp():
+                return self._patterns(node, (), self._unit)
+            case Filter():
+                filtered = FilteredBgp.of(node)
+                if filtered is not None:
+                    return self._patterns(filtered.bgp, filtered.filters, self._unit)
+                return self._filtered(self.node(node.pattern), node.condition)
+            case Join():
+                return self._join(node)
+            case LeftJoin():
+                return self._optional(self.node(node.left), node)
+            case Minus():
+                return self._minus(node)
+            case Union(left=left, right=right):
+                return self._union(self.node(left), self.node(right))
+            case Values():
+                return self._values(node)
+            case Extend(pattern=pattern, variable=variable, expression=expression):
+                return self._extended(self.node(pattern), variable, expression)
+            case Group():
+                return self._group(node)
+            case Project(pattern=pattern, variables=variables):
+                return self._projected(self.node(pattern), (*variables, *self.arguments))
+            case Distinct(pattern=pattern) if not is_ordered(pattern):
+                return self._distinct(self.node(pattern))
+            case OrderBy():
+                return self._sorted(self.node(node.pattern), node.conditions)
+            case Slice():
+                return self._slice(node)
+        raise NotCompiled(type(node).__name__)
+
+    # --- patterns -----------------------------------------------------------------------------------------------------
+
+    def _patterns(self, bgp: Bgp, filters: Sequence[Expression], start: Relation) -> Relation:
+        """Explore triple patterns from the rows of `start`, with their filters. All rows of `start` bind the variables
+        that it shares with the patterns."""
+        parts = [part for expression in filters for part in _conjuncts(expression)]
+        semijoins = [part for part in parts if exists_patterns(part)]
+        wanted = self._wanted(bgp, tuple(part for part in parts if not exists_patterns(part)))
+        variables, found = start.variables, possible_variables(bgp)
+        route = self.plans.route(wanted, variables, max(1, round(start.rows)), self._dataset)
+        relation = start
+        if route.plan.constants or route.plan.filters or not route.segments:
+            relation = self._picked(start, variables)  # the rows of `start` may be needed once more
+            for variable, term in route.plan.constants:
+                relation = self._extended(relation, variable, term)
+                relation = replace(relation, certain=relation.certain | {variable})
+            for expression in route.plan.filters:
+                relation = self._filtered(relation, expression)
+        certain = start.certain | found
+        steps = iter(route.plan.steps)
+        for segment in route.segments:
+            lowered = segment.lowered
+            own = [next(steps) for _ in lowered.steps]
+            number = self.code.table(0, max(1, len(lowered.variables)))
+            if not lowered.is_void:
+                if not CompiledSteps.fits(lowered):
+                    raise NotCompiled("too many steps")
+                table, space = self.windows.table, self.workspace
+                compiled = CompiledSteps(lowered, self._dataset, self._numbers, table, space)
+                self.code.explored.append(compiled)
+                left = -1 if relation is self._unit and not self.arguments else relation.number
+                self.code.add(layout.EXPLORE, number, left, data=compiled.call)
+            bound, is_by_row = certain.intersection(lowered.variables), start.is_by_row
+            relation = Relation(number, lowered.variables, bound, own[-1].estimated_rows, is_by_row)
+            self.code.estimated_cells += relation.rows * len(lowered.variables)
+            if not lowered.variables:  # the kernel's rows have a column even so
+                relation = self._pick(relation, [], (), NO_VARIABLES)
+            for expression in segment.filters:
+                relation = self._filtered(relation, expression)
+        relation = replace(relation, certain=certain)
+        for expression in semijoins:
+            relation = self._filtered(relation, expression)
+        return relation
+
+    def _wanted(self, bgp: Bgp, filters: tuple[Expression, ...]) -> FilteredBgp:
+        key = id(bgp), *map(id, filters)
+        return self.wanted.setdefault(key, FilteredBgp(bgp, filters))
+
+    def _explored(self, node: Node, start: Relation) -> Relation:
+        """Join `start` with an explorable node."""
+        if not start.certain.issuperset(possible_variables(node).intersection(start.variables)):
+            return self._joined(start, self._explored(node, self._unit))
+        filtered = FilteredBgp.of(node)
+        if filtered is not None:
+            return self._patterns(filtered.bgp, filtered.filters, start)
+        match node:
+            case Filter(condition=condition, pattern=pattern):
+                return self._filtered(self._explored(pattern, start), condition)
+            case Extend(pattern=pattern, variable=variable, expression=expression):
+                return self._extended(self._explored(pattern, start), variable, expression)
+            case Project(pattern=pattern, variables=variables):
+                relation = self._explored(pattern, start)
+                kept = [variable for variable in variables if variable in relation.variables]
+                return self._projected(relation, tuple(dict.fromkeys((*start.variables, *kept))))
+            case Union(left=left, right=right):
+                return self._union(self._explored(left, start), self._explored(right, start))
+            case Join():
+                return self._explored_all(tuple(join_operands(node)), start)
+            case LeftJoin():
+                return self._optional(self._explored(node.left, start), node)
+        raise NotCompiled(type(node).__name__)
+
+    def _explored_all(self, operands: tuple[Node, ...], start: Relation) -> Relation:
+        relation = start
+        for part in self.plans.order(operands, frozenset(start.variables), max(1, round(start.rows)), self._dataset):
+            relation = self._explored(part, relation)
+        return relation
+
+    def _join(self, node: Join) -> Relation:
+        operands = join_operands(node)
+        explored = explorable_operands(operands)
+        others = [operand for operand in operands if not any(operand is one for one in explored)]
+        start = self._unit
+        for other in others:
+            start = self.node(other) if start is self._unit else self._joined(start, self.node(other))
+        return self._explored_all(explored, start)
+
+    def _joined(self, left: Relation, right: Relation) -> Relation:
+        """Join two relations."""
+        shared = [variable for variable in left.variables if variable in right.variables]
+        keys = [variable for variable in shared if variable in left.certain & right.certain]
+        checks = [variable for variable in shared if variable not in keys]
+        variables = tuple(dict.fromkeys((*left.variables, *right.variables)))
+        pairs = [(left.column(variable), right.column(variable)) for variable in (*keys, *checks)]
+        picks = [
+            tuple(side.column(variable) if variable in side.variables else -1 for side in (left, right))
+            for variable in variables
+        ]
+        data = np.array([(len(keys), len(checks)), *pairs, *picks], np.int64).ravel()
+        number = self.code.table(0, len(variables))
+        self.code.add(layout.JOIN, number, left.number, right.number, data, len(variables))
+        rows = max(left.rows, right.rows) if keys else left.rows * right.rows
+        self.code.estimated_cells += rows * len(variables)
+        return Relation(number, variables, left.certain | right.certain, rows, left.is_by_row)
+
+    def _values(self, node: Values) -> Relation:
+        """Compile VALUES."""
+        cells = np.zeros((len(node.rows), len(node.variables)), np.int64)
+        for term in (cell for row in node.rows for cell in row if cell is not None):
+            self.resolve(term)  # so that a change of its id is noticed
+        self.code.values.append((cells, list(node.rows)))
+        number = self.code.table(len(cells), len(node.variables), cells.ctypes.data)
+        columns = zip(node.variables, zip(*node.rows, strict=True), strict=True) if node.rows else ()
+        certain = frozenset(variable for variable, own in columns if None not in own)
+        relation = Relation(number, tuple(node.variables), certain, len(cells))
+        return self._joined(self._unit, relation)
+
+    # --- rows beside rows ---------------------------------------------------------------------------------------------
+
+    def _numbered(self, relation: Relation, seen: frozenset[Variable]) -> tuple[Relation, Variable]:
+        """Return the columns in `seen`, with a column of row numbers; and its variable."""
+        self._hidden += 1
+        row = Variable(f".row{self._hidden}")
+        kept = tuple(variable for variable in relation.variables if variable in seen)
+        picks = [(relation.column(variable), 0) for variable in kept] + [(layout.PICK_NUMBER, 0)]
+        found = self._pick(relation, picks, (*kept, row), relation.certain.intersection(kept) | {row})
+        return replace(found, is_by_row=True), row
+
+    def _by_row(self, relation: Relation, row: Variable) -> Relation:
+        """Sort rows by the numbers of the rows that they were explored from."""
+        if relation.is_by_row:
+            return relation
+        data = np.array([0, 1, 0, -1, -1, relation.column(row)], np.int64)
+        number = self.code.table()
+        self.code.add(layout.SORT, number, relation.number, data=data)
+        return replace(relation, number=number, is_by_row=True)
+
+    def _optional(self, left: Relation, node: LeftJoin) -> Relation:
+        """Compile an OPTIONAL for the rows of its left side."""
+        condition, right = node.condition, node.right
+        if condition is not None and exists_patterns(condition):
+            raise NotCompiled("OPTIONAL with EXISTS")
+        mentioned = NO_VARIABLES if condition is None else expression_variables(condition)
+        start, row = self._numbered(left, mentioned_variables(right) | mentioned | frozenset(self.arguments))
+        filtered, shared = FilteredBgp.of(right), possible_variables(right).intersection(start.variables)
+        if start.certain.issuperset(shared) and filtered is not None and is_explorable(right, left.variables):
+            conditions = () if condition is None else (condition,)
+            found = self._patterns(filtered.bgp, (*filtered.filters, *conditions), start)
+        else:
+            is_explored = is_explorable(right, left.variables) or _is_explored_optional(right, left)
+            found = self._explored(right, start) if is_explored else self._joined(start, self.node(right))
+            found = found if condition is None else self._filtered(found, condition)
+        found = self._by_row(found, row)
+        new = tuple(variable for variable in found.variables if variable not in left.variables and variable != row)
+        unbound = shared - left.certain  # where LEFT leaves it unbound, RIGHT may bind it
+        picks = [(at, 1 + found.column(own) if own in unbound else 0) for at, own in enumerate(left.variables)]
+        picks += [(layout.PICK_RIGHT - found.column(variable), UNBOUND) for variable in new]
+        number = self._beside(left, found, picks, row)
+        return Relation(number, (*left.variables, *new), left.certain, max(left.rows, found.rows), left.is_by_row)
+
+    def _beside(self, left: Relation, right: Relation, picks: list[tuple[int, int]], row: Variable) -> int:
+        """Join with rows that carry the numbers of those on the left; return the number of the table."""
+        number = self.code.table(0, len(picks))
+        self.code.add(layout.BESIDE, number, left.number, right.number, _table(picks), flag=right.column(row))
+        return number
+
+    def _semijoin(self, relation: Relation, pattern: Node, shared: frozenset[Variable], *, is_anti: bool) -> Relation:
+        kept, numbers = tuple(variable for variable in relation.variables if variable in shared), self.code.table()
+        bindings = self._distinct(relation, kept, numbers)
+        start, row = self._numbered(bindings, shared)
+        found = self._explored(pattern, start)
+        flag = found.column(row)
+        self.code.add(layout.SEMIJOIN, relation.number, numbers, found.number, count=int(is_anti), flag=flag)
+        return relation
+
+    def _exists(self, relation: Relation, exists: Exists, *, is_anti: bool) -> Relation:
+        pattern, mentioned = exists.pattern, mentioned_variables(exists.pattern)
+        shared = mentioned.intersection(relation.variables)
+        is_open = FilteredBgp.of(pattern) is None and not is_explorable(pattern, shared)
+        if not shared or is_open or is_row_by_row(pattern) or assigned_variables(pattern):
+            raise NotCompiled("EXISTS")
+        if not relation.certain.issuperset(shared):
+            raise NotCompiled("EXISTS of what may be unbound")
+        return self._semijoin(relation, pattern, shared, is_anti=is_anti != exists.negated)
+
+    def _minus(self, node: Minus) -> Relation:
+        left, right = self.node(node.left), node.right
+        shared = possible_variables(right).intersection(left.variables)
+        if shared.issubset(self.arguments):
+            return left
+        is_bound = left.certain.issuperset(shared) and certain_variables(right).issuperset(shared)
+        is_named = not any(variable.is_blank for variable in shared.difference(self.arguments))
+        if not (is_bound and is_named and is_explorable(right, shared)):
+            raise NotCompiled("MINUS")
+        return self._semijoin(left, right, shared, is_anti=True)
+
+    def _union(self, left: Relation, right: Relation) -> Relation:
+        variables = tuple(dict.fromkeys((*left.variables, *right.variables)))
+        picks = [_pick_of(relation, variable) for relation in (left, right) for variable in variables]
+        number = self.code.table(0, len(variables))
+        self.code.add(layout.UNION, number, left.number, right.number, _table(picks), len(variables))
+        return Relation(number, variables, left.certain & right.certain, left.rows + right.rows, is_by_row=False)
+
+    # --- conditions and values ----------------------------------------------------------------------------------------
+
+    def _filtered(self, relation: Relation, condition: Expression) -> Relation:
+        """Filter a relation in place; no other operation may read it."""
+        for part in _conjuncts(condition):
+            exists, is_anti = part, False
+            while isinstance(exists, Call) and exists.op == "!":
+                exists, is_anti = exists.arguments[0], not is_anti
+            if isinstance(exists, Exists):
+                relation = self._exists(relation, exists, is_anti=is_anti)
+            else:
+                self._condition(relation, part)
+        return relation
+
+    def _condition(self, relation: Relation, condition: Expression) -> None:
+        keys = _keys(relation, condition)
+        row: tuple[int, ...] = (layout.NO_COMPARISON, 0, -1, NO_MATCH)
+        found = conditions_of([condition], frozenset(relation.variables))
+        if found is not None and len(found) == 1 and keys:
+            row = found[0].row(relation.variables, self.resolve)
+        if found is not None and row[0] == plan_layout.IS_OTHER and row[3] == NO_MATCH:
+            row = (layout.NO_COMPARISON, 0, -1, NO_MATCH)
+        text = np.zeros(layout.TEXT_WIDTH, np.int64)
+        if found is None and (compared := compared_with_string(condition)) is not None and compared[1] in keys:
+            op, variable, string = compared
+            row = OPS[op], relation.column(variable), -1, NO_MATCH
+            lexical = np.frombuffer(string[1:].encode(), np.uint8)  # with the closing quote
+            self.code.data.append(lexical)
+            text[: layout.TEXT_INLINED] = layout.CLASS_STRING, lexical.ctypes.data, len(lexical) - 1, 1
+        memo = self.memos.of(condition, keys, is_condition=True)
+        data = np.array([*row, *text, *map(relation.column, keys)], np.int64)
+        self.code.add(layout.FILTER, relation.number, data=data, count=len(keys), memo=memo)
+
+    def _extended(self, relation: Relation, variable: Variable, expression: Expression) -> Relation:
+        """Add a column with the value of an expression."""
+        if variable in relation.variables:
+            raise NotCompiled("a variable that is bound before")
+        certain = relation.certain
+        if isinstance(expression, Variable):
+            picks = [(at, 0) for at in range(len(relation.variables))] + [_pick_of(relation, expression)]
+            certain |= {variable} if expression in relation.certain else NO_VARIABLES
+            return self._pick(relation, picks, (*relation.variables, variable), certain)
+        keys, number = _keys(relation, expression), self.code.table()
+        memo = self.memos.of(expression, keys, is_condition=False)
+        data = np.array(list(map(relation.column, keys)), np.int64)
+        self.code.add(layout.EXTEND, number, relation.number, data=data, count=len(keys), memo=memo)
+        return replace(relation, number=number, variables=(*relation.variables, variable), certain=certain)
+
+    def _column_of(self, relation: Relation, expression: Expression) -> tuple[Relation, Variable]:
+        """Return a relation with a column for an expression, and the variable of that column."""
+        if isinstance(expression, Variable) and expression in relation.variables:
+            return relation, expression
+        self._hidden += 1
+        variable = Variable(f".hidden{self._hidden}")
+        return self._extended(relation, variable, expression), variable
+
+    # --- the whole of rows --------------------------------------------------------------------------------------------
+
+    def _picked(self, relation: Relation, variables: tuple[Variable, ...]) -> Relation:
+        picks = [_pick_of(relation, variable) for variable in variables]
+        return self._pick(relation, picks, variables, relation.certain.intersection(variables))
+
+    def _pick(
+        self,
+        relation: Relation,
+        picks: list[tuple[int, int]],
+        variables: tuple[Variable, ...],
+        certain: frozenset[Variable],
+    ) -> Relation:
+        number = self.code.table(0, len(picks))
+        self.code.add(layout.PROJECT, number, relation.number, data=_table(picks), count=len(picks))
+        return Relation(number, variables, certain, relation.rows, relation.is_by_row)
+
+    def _projected(self, relation: Relation, variables: tuple[Variable, ...]) -> Relation:
+        return relation if variables == relation.variables else self._picked(relation, variables)
+
+    def _distinct(
+        self, relation: Relation, variables: tuple[Variable, ...] | None = None, numbers: int = -1
+    ) -> Relation:
+        """Return the distinct rows of some variables, by default of all. numbers: the table that gets the number of the
+        distinct row of each row, -1 for none."""
+        variables = relation.variables if variables is None else variables
+        if not variables:
+            raise NotCompiled("distinct rows without variables")
+        number, columns = self.code.table(), map(relation.column, variables)
+        data = np.array([len(variables), 0, *columns], np.int64)
+        self.code.add(layout.GROUP, number, relation.number, numbers, data)
+        return Relation(number, variables, relation.certain.intersection(variables), relation.rows)
+
+    def _group(self, node: Group) -> Relation:
+        relation = self.node(node.pattern)
+        cells: list[int] = []
+        names: list[Variable] = []
+        of_nothing: list[int] = []
+        """The values of the aggregates in a group without rows."""
+        means: list[tuple[Variable, Variable, Variable]] = []
+        for variable, aggregate in node.aggregates:
+            if aggregate.argument is None:
+                if aggregate.distinct:
+                    raise NotCompiled("COUNT(DISTINCT *)")
+                cells += layout.COUNT_ROWS, 0
+                names.append(variable)
+                of_nothing.append(ZERO)
+                continue
+            relation, argument = self._column_of(relation, aggregate.argument)
+            at = relation.column(argument)
+            if aggregate.name == "COUNT":
+                cells += (layout.COUNT_DISTINCT if aggregate.distinct else layout.COUNT_TERMS), at
+                names.append(variable)
+                of_nothing.append(ZERO)
+            elif aggregate.name == "AVG" and not aggregate.distinct:
+                total, count = Variable(f"{variable.name}.total"), Variable(f"{variable.name}.count")
+                means.append((variable, total, count))
+                cells += layout.SUM, at, layout.COUNT_TERMS, at
+                names += total, count
+                of_nothing += ZERO, ZERO
+            elif aggregate.name in _CODES and not (aggregate.distinct and aggregate.name == "SUM"):
+                cells += _CODES[aggregate.name], at
+                names.append(variable)
+                of_nothing.append(ZERO if aggregate.name == "SUM" else UNBOUND)
+            else:
+                raise NotCompiled(aggregate.name)
+        if any(key not in relation.variables for key in node.keys):
+            raise NotCompiled("a key that nothing binds")
+        keys = (*self.arguments, *node.keys)
+        number = self.code.table(0, len(keys) + len(names))
+        data = np.array([len(keys), len(names), *map(relation.column, keys), *cells], np.int64)
+        self.code.add(layout.GROUP, number, relation.number, data=data)
+        found, certain = (*keys, *names), relation.certain.intersection(keys)
+        relation = Relation(number, found, certain, relation.rows, relation.is_by_row)
+        if self.arguments and not node.keys:
+            relation = self._of_each_argument(relation, of_nothing)
+        for variable, total, count in means:
+            relation = self._extended(relation, variable, _mean(total, count))
+        return self._projected(relation, (*keys, *(variable for variable, _ in node.aggregates)))
+
+    def _of_each_argument(self, relation: Relation, of_nothing: list[int]) -> Relation:
+        """Add the groups of rows of arguments without solutions to a group of each row of arguments."""
+        relation, first = self._by_row(relation, self.arguments[0]), len(self.arguments)
+        picks = [(at, 0) for at in range(first)]
+        picks += [(layout.PICK_RIGHT - first - at, value) for at, value in enumerate(of_nothing)]
+        number = self._beside(self._unit, relation, picks, self.arguments[0])
+        return replace(relation, number=number, rows=self.rows)
+
+    def _sorted(self, relation: Relation, conditions: Sequence[tuple[Expression, bool]]) -> Relation:
+        """Sort rows; ties are in canonical order: by ids, columns by name."""
+        shown = relation.variables
+        ties = sorted(shown, key=lambda variable: variable.name)
+        columns: list[int] = []
+        for expression, is_descending in conditions:
+            relation, variable = self._column_of(relation, expression)
+            columns += relation.column(variable), int(is_descending)
+        head = [len(conditions), len(ties), 0, -1, self._part_of(relation)]
+        data = np.array([*head, *columns, *map(relation.column, ties)], np.int64)
+        number = self.code.table()
+        self.code.add(layout.SORT, number, relation.number, data=data, memo=self.memos.texts)
+        return self._projected(replace(relation, number=number), shown)
+
+    def _part_of(self, relation: Relation) -> int:
+        """Return the column that keeps the rows of arguments apart, -1 without any."""
+        return relation.column(self.arguments[0]) if self.arguments else -1
+
+    def _slice(self, node: Slice) -> Relation:
+        limit, is_in_order = -1 if node.limit is None else node.limit, is_ordered(node.pattern)
+        if not (is_in_order or isinstance(node.pattern, Project | Distinct)):
+            raise NotCompiled("LIMIT")
+        relation, number = self.node(node.pattern), self.code.table()
+        ties = range(0 if is_in_order else len(relation.variables))  # without any, rows keep their order
+        data = np.array([0, len(ties), node.offset, limit, self._part_of(relation), *ties], np.int64)
+        self.code.add(layout.SORT, number, relation.number, data=data)
+        return replace(relation, number=number)
+
+
+def _is_explored_optional(node: Node, start: Relation) -> bool:
+    """Return whether a LeftJoin can be explored from rows: its left side binds all that its right side shares with
+    them (well-designed patterns)."""
+    if not isinstance(node, LeftJoin):
+        return False
+    mentioned = mentioned_variables(node.right)
+    if node.condition is not None:
+        mentioned |= expression_variables(node.condition)
+    is_bound = certain_variables(node.left).issuperset(mentioned.intersection(start.variables))
+    return is_bound and (is_explorable(node.left, start.variables) or _is_explored_optional(node.left, start))
+
+
+def _conjuncts(condition: Expression) -> list[Expression]:
+    """Split a conjunction."""
+    if isinstance(condition, Call) and condition.op == "&&":
+        return [part for argument in condition.arguments for part in _conjuncts(argument)]
+    return [condition]
+
+
+def _keys(relation: Relation, expression: Expression) -> tuple[Variable, ...]:
+    """Return the columns of a relation that determine the value of an expression."""
+    if isinstance(expression, Aggregate) or exists_patterns(expression) or calls_any(expression, OF_MOMENT):
+        raise NotCompiled("an expression whose value depends on more than terms")
+    mentioned = expression_variables(expression)
+    keys = tuple(variable for variable in relation.variables if variable in mentioned)
+    if len(keys) > KEYS_MAX:
+        raise NotCompiled("an expression of many variables")
+    return keys
+
+
+def _pick_of(relation: Relation, variable: Variable) -> tuple[int, int]:
+    """Return the pick of a variable; UNBOUND if the relation lacks it."""
+    return (relation.column(variable), 0) if variable in relation.variables else (layout.PICK_TERM, UNBOUND)
+
+
+def _table(rows: Sequence[tuple[int, int]]) -> Int64Array:
+    return np.array(rows, np.int64).reshape(-1, layout.PICK_WIDTH)
+
+
+def _mean(total: Variable, count: Variable) -> Expression:
+    """Return AVG as an expression over SUM and COUNT. If the count is 0, it is SUM: 0 of no rows, unbound after an
+    error."""
+    return Call("IF", (Call("=", (count, _ZERO)), total, Call("/", (total, count))))
