@@ -24,6 +24,7 @@ from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
 from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.backend import Backend, RegisteredQuery
+from wukongs.live.callbacks import Inline
 from wukongs.live.core import Core
 from wukongs.live.declarations import check_continuous, parse_registered, stream_options
 from wukongs.live.embedded import EmbeddedBackend
@@ -48,7 +49,7 @@ from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries, hold_parsed, while_read
 from wukongs.query.execution.profile import Profile
-from wukongs.query.limits import Limits, limits_of, scheduled, waiting
+from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled, waiting
 from wukongs.query.memory import Kind
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
@@ -553,14 +554,15 @@ class Engine:
         consistency: Consistency = LATEST,
     ) -> Result:
         """given: canonical terms of the query's variables."""
-        query, memo, bound = prepared.query, prepared.memo, None
+        check_seconds(timeout_s)
+        query, memo, bound, names = prepared.query, prepared.memo, None, tuple(sorted(given))
+        plans, terms = prepared.bound(names), [given[name] for name in names]
+        if at is None and self._core.reach is None:
+            with self._core.lock:
+                limits = partial(limits_of, self._core.settings, timeout_s, started_s)
+                if (result := self._reads.answer(plans, terms, text, limits)) is not None:
+                    return result
         if given:
-            names = tuple(sorted(given))
-            plans, terms = prepared.bound(names), [given[name] for name in names]
-            if at is None and self._core.reach is None:
-                with self._core.lock:
-                    if (result := self._reads.answer(plans, terms, text)) is not None:
-                        return result
             query, memo, bound = plans.bound.query, plans.memo, partial(plans.bound.given, terms)
         owner = f"query {text[:40]!r}"
         return self._until_answered(
@@ -758,9 +760,13 @@ class Engine:
         every_ms: int | None = None,
         keep: bool = False,
         into: str | None = None,
+        inline: bool = False,
     ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
-        one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
+        one holds up nothing but its own query. inline: the thread that fires calls on_result itself, which is sooner by
+        a change of threads; a slow one holds up all queries, and it may not wait for the engine: settle, update, close
+        and results raise StreamError there. Another thread calls it with windows that were reported before it was
+        registered. output: "rstream" reports all rows of each firing, "istream" the rows that
         the firing before had not, "dstream" those that only the firing before had; default: what the text says, or else
         rstream. unread_bytes_max: what the query may hold in windows that some reader has not read yet. Beyond it,
         "drop" drops the oldest, which readers are told by a GapError in their place, and "end" ends the query with a
@@ -798,6 +804,10 @@ class Engine:
         source = QuerySource(text, base, output, unread_bytes_max, unread, None, only)
         target = DEFAULT_GRAPH_IRI if into == DEFAULT_WORD else None if into is None else plain_iri(into)
         query, options = parse_registered(source), ViewOptions(snapshot, every_ms, keep, target)
+        if inline:
+            if on_result is None or not query.dataset.windows:
+                raise SettingsError("inline: it is for the on_result of a query over windows: leave it out")
+            on_result = Inline(on_result)
         if bindings is not None:
             source = source._replace(bindings=bindings_text(bindings, is_filled=bool(query.dataset.windows)))
         if not query.dataset.windows:

@@ -765,6 +765,7 @@ class ClusterBackend:
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
         self._core.check_is_open()
+        self.begin_read(current())  # or a name that another node has dropped would still be taken here
 
         def checked(ruleset: Ruleset) -> Ruleset:
             after = change(ruleset)

@@ -471,6 +471,7 @@ class NodeStore:
         deadline = time.monotonic() + timeout_s
         with self.core.lock:
             while self.exposure.reached < sn:
+                self.core.unread.check_may_wait()
                 self.core.check_is_open()
                 left = deadline - time.monotonic()
                 if left <= 0:

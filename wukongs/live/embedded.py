@@ -346,6 +346,7 @@ class EmbeddedBackend:
         raise SettingsError("this engine is no cluster: it has no nodes to remove")
 
     def close(self) -> None:
+        self._core.unread.check_may_wait()
         with self._core.lock:
             self._core.is_closed = True
             registered = list(self._injector.queries.values())

@@ -20,6 +20,7 @@ from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import Interval, interval
 from wukongs.query.paths.reach import PathIndexes
 from wukongs.query.plans.compiled import Windows, Workspace
+from wukongs.query.programs.arena import Arena
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.membership import Membership
@@ -139,10 +140,12 @@ class StoredSince:
 
 
 class EngineWindows:
-    """arrangement: the stored graph; workspace: the memory in which the thread that fires runs compiled queries."""
+    """arrangement: the stored graph; workspace, arena: the memory in which the thread that fires runs compiled queries
+    and programs."""
 
     def __init__(self, arrangement: Arrangement) -> None:
         self.workspace = Workspace()
+        self.arena = Arena()
         self.paths = PathIndexes()
         """The indexes of paths over the stored graph alone, as firings read it."""
         self._arrangement = arrangement

@@ -31,6 +31,10 @@ class Firer(Protocol):
     @property
     def is_closed(self) -> bool: ...
     @property
+    def is_quick(self) -> bool:
+        """Whether its last firing took little time."""
+
+    @property
     def plans(self) -> PlanMemo:
         """Its plans, for datasets of all sizes."""
 

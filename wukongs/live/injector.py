@@ -208,6 +208,7 @@ class Injector:
         """
         if self.is_on_result:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
+        self._core.unread.check_may_wait()
         check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
@@ -248,6 +249,7 @@ class Injector:
     def _wait_while(self, holds: Callable[[], bool]) -> None:
         core = self._core
         while not core.is_closed and core.failure is None and holds():
+            core.unread.check_may_wait()
             core.changed.wait(CATCH_UP_POLL_S)
 
     def _is_any_due(self, state: StreamState) -> bool:
@@ -270,10 +272,14 @@ class Injector:
         self.callbacks.stop()
 
     def _run(self) -> None:
+        self.callbacks.gather()
         try:
             while self._wait_for_news():
-                with scheduler().urgent():
-                    self._run_due()
+                try:
+                    with scheduler().urgent():
+                        self._run_due()
+                finally:
+                    self.callbacks.hand_over()
         except BaseException as error:
             with self._core.lock:
                 self._core.failure = error
@@ -289,10 +295,12 @@ class Injector:
             self._turns += 1
             with self._core.lock:
                 firings, is_done = self._step()
+            self._call_inline()
             if firings:
                 self._fire(firings, self._news_at_s)
                 if len(self._ready.queries) <= len(firings):  # no other is due at this time
-                    self.callbacks.let_begin()
+                    self.callbacks.hand_over()
+                    self.callbacks.let_finish()
                     self._renew()
                 continue
             self._renew()  # all that was due has been reported
@@ -333,9 +341,26 @@ class Injector:
             query = firing.query
             if query.is_closed:
                 continue
+            if not (query.is_quick or firing.columns is not None):
+                self.callbacks.hand_over()
+            elif self.callbacks.has_waited:
+                self.callbacks.hand_over()
+                self.callbacks.let_finish()
+            self.callbacks.watch()  # should it take long all the same
             query.run(firing, due_at_s)
+            self._call_inline()
             if query.plans.is_stale:
                 self._stale.append(query.plans)
+
+    def _call_inline(self) -> None:
+        """Call the on_result of queries that this thread calls itself."""
+        if self.callbacks.has_inline:
+            unread = self._core.unread
+            unread.inline_thread = threading.get_ident()
+            try:
+                self.callbacks.run_inline()
+            finally:
+                unread.inline_thread = None
 
     def _renew(self) -> None:
         while self._stale:

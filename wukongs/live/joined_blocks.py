@@ -18,6 +18,9 @@ from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Gap, UnreadBudget
 from wukongs.query.output.results import WindowResult
 from wukongs.store.dtypes import Int64Array
 
+MANY = 16
+"""Requests for rows at which the places of the rows of all queries are computed."""
+
 
 @dataclass(slots=True, eq=False)
 class Block:
@@ -34,6 +37,10 @@ class Block:
     left: int = 0
     taken: list[int] = field(default_factory=list)
     over: dict[int, int] = field(default_factory=dict)
+    _asked: int = 0
+    """Number of requests for rows."""
+    _starts: list[int] | None = None
+    """Where the rows of each query begin, once that was often."""
 
     @property
     def begin_ms(self) -> int:
@@ -53,8 +60,15 @@ class Block:
 
     def rows_of(self, number: int) -> tuple[int, int]:
         """Return where the rows of a query begin and end."""
-        lo = int(self.numbers.searchsorted(number))
-        return lo, int(self.numbers.searchsorted(number, "right"))
+        if self._starts is None:
+            self._asked += 1
+            if self._asked < MANY:
+                lo = int(self.numbers.searchsorted(number))
+                return lo, int(self.numbers.searchsorted(number, "right"))
+            end = int(self.numbers[-1]) + 2 if len(self.numbers) else 1
+            self._starts = self.numbers.searchsorted(np.arange(end)).tolist()
+        starts = self._starts
+        return (starts[number], starts[number + 1]) if number + 1 < len(starts) else (starts[-1], starts[-1])
 
 
 class Watcher(Protocol):
@@ -120,6 +134,10 @@ class Blocks:
             block = self._held.get(at)
             if block is not None:
                 yield at, block
+
+    def at(self, place: int) -> Block | None:
+        """Return a block that is held, None if none is there."""
+        return self._held.get(place)
 
     def concerns(self, block: Block, number: int) -> bool:
         """Return whether a query has a part in a block."""

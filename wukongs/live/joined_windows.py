@@ -177,6 +177,10 @@ class JoinedWindows:
         readers = self._readers
         if readers is None:
             return
+        if not self._before and self._blocks is not None:
+            place, self._place = self._place, self._blocks.end
+            self._draw(readers, self._blocks, self.number, place)
+            return
         places, self._before = self._places(), ()
         if self._blocks is not None:
             self._place = self._blocks.end
@@ -187,8 +191,11 @@ class JoinedWindows:
         """Put the windows of some blocks, from a place on, into the log, and gaps in the place of what was dropped."""
         if place >= blocks.end:
             return
-        last_ms, held = blocks.last_ms, list(blocks.held_from(place))
-        if (lost := self._lost(blocks, number, place, self._come_ms)) is not None:
+        last_ms, newest = blocks.last_ms, blocks.at(place) if place == blocks.end - 1 else None
+        held = list(blocks.held_from(place)) if newest is None else [(place, newest)]
+        is_known = newest is not None and not blocks.is_silent  # nothing is lost before the newest one
+        lost = None if is_known else self._lost(blocks, number, place, self._come_ms)
+        if lost is not None:
             readers.log.lack(lost)
             blocks.dropped.pop(number, None)
         for at, block in held:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Hashable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from wukongs.csparql.algebra import Query
@@ -26,6 +27,8 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.snapshot import tick_sn
 
 log = logging.getLogger("wukongs")
+QUICK_US = 5000.0
+"""A firing of less microseconds may come before windows of others are handed over."""
 
 
 class QueryFirings:
@@ -38,6 +41,8 @@ class QueryFirings:
         self.name, self.lsn = name, lsn
         self._core, self._times, self._changes, self._readers = core, times, changes, readers
         self.log, self._counts = readers.log, readers.counts
+        self._took_us = inf
+        """How long the last firing took, whatever came of it."""
 
     @property
     def _text(self) -> QueryText:
@@ -59,6 +64,11 @@ class QueryFirings:
     @property
     def is_closed(self) -> bool:
         return self._times.is_closed
+
+    @property
+    def is_quick(self) -> bool:
+        """Implement Firer.is_quick."""
+        return self._took_us < QUICK_US
 
     def is_skipped(self, at_ms: int) -> bool:
         """Return whether the firing at a time is left out: the query is paused, or its slices are gone; or the window
@@ -194,10 +204,12 @@ class QueryFirings:
         firing needs it.
 
         Called without the lock. due_at_s: perf_counter when it was due."""
+        started_s = time.perf_counter()
         try:
             self._run(firing, due_at_s)
         finally:
             self._times.is_firing = False
+            self._took_us = (time.perf_counter() - started_s) * 1e6
         self._core.unread.end_full()
 
     def _run(self, firing: Firing, due_at_s: float) -> None:

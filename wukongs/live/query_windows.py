@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from wukongs.csparql.algebra import Query, StreamWindow, TriplePattern
-from wukongs.csparql.terms import Term, iri
+from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.incremental.maintained import Maintained, StoredChange
@@ -31,6 +31,10 @@ from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.deltas import DeltaClause, Deltas, Kind
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.plans.slice_changes import SliceChanges
+from wukongs.query.plans.window_changes import WindowChanges
+from wukongs.query.programs.arena import ARENA_CELLS
+from wukongs.query.programs.program import Program
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
@@ -65,11 +69,11 @@ class Reading:
 
 @dataclass(slots=True)
 class Changes:
-    """All that a query reads which only looks for what is new. new: the windows of that; tables: of its members, with
-    the widest window of each; stored: as DeltaClause.stored; since: what was stored since the firing before, None if it
-    reads no stored graph; sn: at which the stored graph was read last."""
+    """All that a query reads which looks for what has changed. new: the windows of what is new, if plans read them;
+    tables: of its members, with the widest window of each; stored: as DeltaClause.stored; since: what was stored since
+    the firing before, None if it reads no stored graph; sn: at which the stored graph was read last."""
 
-    deltas: Deltas
+    deltas: WindowChanges
     new: list[EngineWindow]
     tables: list[tuple[Membership, StreamState, StreamWindow]]
     stored: tuple[Kind, ...]
@@ -175,15 +179,28 @@ class QueryWindows:
         arrivals = self.states[window.stream].ring.arrivals
         return arrivals.span(number, window.range_triples, window.step_triples)
 
-    def compile(self, query: Query, memo: PlanMemo) -> CompiledPlans | None:
-        """Return the query's plans over the engine's table of windows; None if it needs a dataset at each firing."""
+    def compile(self, query: Query, memo: PlanMemo, *, has_arguments: bool = False) -> CompiledPlans | None:
+        """Return the query's plans over the engine's table of windows; None if it needs a dataset at each firing.
+        has_arguments: it is asked for rows of arguments."""
         core, settings = self._core, self._core.settings
         is_small = settings.query_bytes_max < FIRING_BYTES_MAX or settings.rows_max < OUT_CELLS
         if self._counted or is_small or core.reach is not None or not CompiledPlans.is_for(query):
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
         windows = core.windows.numbered(shared, reads_stored=self.reads_stored)
-        return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
+        workspace = core.windows.workspace
+        return CompiledPlans(query, windows, self._constants, memo, workspace, has_arguments=has_arguments)
+
+    def program(
+        self, query: Query, plans: CompiledPlans, memo: PlanMemo, arguments: tuple[Variable, ...] = ()
+    ) -> Program | None:
+        """Return the program of a query that has plans over the table of windows; None if limits are below what a
+        program may take, since it does not check them. arguments: as Program has them."""
+        core = self._core
+        if core.settings.query_bytes_max < 8 * ARENA_CELLS or core.settings.rows_max < ARENA_CELLS:
+            return None
+        memory = core.windows.workspace, core.windows.arena
+        return Program(query, plans.windows, self._constants, memo, *memory, core.registry, arguments)
 
     def stand(self, at_ms: int, maintained: Maintained, *, is_partial: bool, is_before: bool) -> None:
         """Have the parts of a query whose rows are worth keeping be about to fire at a time.
@@ -294,6 +311,8 @@ class QueryWindows:
         found = join.clause or self._delta_clause(join.join)
         if found is None or step_ms is None:
             return None
+        if join.is_followed and not join.rows.links and SliceChanges.is_for(found, step_ms):
+            return self._slice_changes(join, found, step_ms)
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
         new = {window: core.windows.shared(window, states[window.stream]) for window in found.new}
         since = core.windows.stored_since(step_ms) if found.stored else None
@@ -312,6 +331,20 @@ class QueryWindows:
         deltas = Deltas(found, join.join, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
         return Changes(deltas, list(new.values()), read, found.stored, since)
+
+    def _slice_changes(self, join: WindowJoin, found: DeltaClause, step_ms: int) -> Changes:
+        """Return the same for one pattern over one window of which the change alone is read."""
+        (member,) = found.members
+        assert member.window is not None, self._name
+        state, window = self.states[member.window.stream], member.window
+        table = self._core.windows.membership(state, step_ms, member.predicate)
+
+        def extent(at_ms: int) -> tuple[int, int]:
+            span = interval(window, state.batch_ms, at_ms)
+            return span.after, span.to
+
+        changes = SliceChanges(join.join, table, state.ring, extent, state.batch_ms, step_ms)
+        return Changes(changes, [], [(table, state, window)], (), None)
 
     def may_keep_paths(self, query: Query) -> bool:
         """Tell whether paths of the query may be kept from firing to firing."""

@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from wukongs.errors import GapError, WukongsError
+from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.stretch import Stretch
 from wukongs.query.limits import check_seconds
 from wukongs.query.memory import STEP_BYTES, Reservation
@@ -167,10 +167,20 @@ class UnreadBudget:
         self._reservation = reservation
         self.failure: WukongsError | None = None
         """Why nobody may read, None: all may."""
+        self.inline_thread: int | None = None
+        """The thread that fires, while it calls an on_result itself."""
         self._bytes_max = results_bytes_max
         self._holders: set[Holder] = set()
         self._full: set[Holder] = set()
         """Those that rather end than drop windows, and have to."""
+
+    def check_may_wait(self) -> None:
+        """Raise StreamError in an on_result that the thread that fires has called itself."""
+        if self.inline_thread == threading.get_ident():
+            raise StreamError(
+                "this waits for the thread that fires, which calls an on_result with inline=True: do it in another "
+                "thread, or register the query without inline"
+            )
 
     def join(self, holder: Holder) -> None:
         with self.lock:
@@ -199,13 +209,15 @@ class UnreadBudget:
     def _most_bytes(self) -> int:
         """The bytes that all may hold now: so many as were given, or as others leave."""
         one = self._reservation
-        if one is None or self.size_bytes < STEP_BYTES:
+        if one is None:
             return self._bytes_max
         return min(self._bytes_max, one.size_max + STEP_BYTES)
 
     def make_room(self, newest: Holder) -> None:
         """Let those that hold the most drop windows until all fit; `end_full` ends those that rather end. newest: keeps
         its newest window. Called with the lock held."""
+        if self.size_bytes < STEP_BYTES and self.size_bytes <= self._bytes_max:
+            return
         most_bytes = self._most_bytes
         if self.size_bytes <= most_bytes:
             return
@@ -428,7 +440,8 @@ class WindowLog:
         self._source = None
 
     def wait(self, timeout_s: float | None) -> None:
-        """Wait for a window, or the end. Called with the lock held."""
+        """Wait for a window, or the end. Called with the lock held. Raises StreamError (check_may_wait)."""
+        self.budget.check_may_wait()
         self._waiting += 1
         self._note_watch()
         try:
@@ -597,6 +610,11 @@ class Cursor:
     def _come_to(self, through_ms: int | None) -> None:
         """Note that all up to a time was read, or is lost, and tell how far that brings the cursor: beyond gaps that
         come next, too."""
+        if not self._fetched and through_ms is not None and not (self._waiting and self._waiting[0].gap is not None):
+            if self._through_ms is None or through_ms > self._through_ms:
+                self._through_ms = through_ms
+            self._acknowledge(Come(self._through_ms))
+            return
         told = list[Gap]()
         for one in self._waiting:
             if one.gap is None:  # what comes behind it comes later than what was confirmed
@@ -618,16 +636,20 @@ class Cursor:
     def fetch(self, timeout_s: float | None, *, is_whole: bool = False) -> LoggedWindow | None:
         """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take. is_whole: with
         all behind it that are alike, as they stand in the log."""
-        check_seconds(timeout_s)
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None
+        if timeout_s != 0 or isinstance(timeout_s, bool):
+            check_seconds(timeout_s)
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             if self.log.budget.failure is not None:
                 raise type(self.log.budget.failure)(str(self.log.budget.failure))
             self.is_asked = True
             self.log.draw()
             while not self._waiting:
+                if self.log.is_closed or timeout_s == 0:
+                    return None
                 left = None if deadline is None else deadline - time.monotonic()
-                if self.log.is_closed or (left is not None and left <= 0):
+                if left is not None and left <= 0:
                     return None
                 self.log.wait(left)
                 self.log.draw()

@@ -467,11 +467,14 @@ class RemoteEngine:
         every_ms: int | None = None,
         keep: bool = False,
         into: str | None = None,
+        inline: bool = False,
     ) -> RemoteQuery:
-        """See Engine.register. on_result is called by a thread of this process. The query stays registered
-        when this client leaves; whoever registers the same text then goes on with it.
+        """See Engine.register. on_result is called by a thread of this process, so inline is refused. The query stays
+        registered when this client leaves; whoever registers the same text then goes on with it.
 
         Of a live view, a RemoteView is returned. into: a stream; for a stored graph, add_rules adds a rule."""
+        if inline:
+            raise SettingsError("inline: the thread that fires is in the process of the engine: leave it out")
         options = ViewOptions(snapshot, every_ms, keep, None if into is None else plain_iri(into)).checked()
         args = {
             "text": _query_text(text),

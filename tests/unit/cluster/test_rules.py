@@ -466,6 +466,21 @@ def test_a_change_of_rules_that_is_asked_again_counts_once() -> None:
         until(lambda: [rule.name for rule in engine.rules()] == ["copy"])
 
 
+def test_a_node_that_is_behind_takes_a_name_that_another_one_has_dropped() -> None:
+    with wired(3) as wires:
+        leader = wires.nodes[0].host.node.log.leader
+        behind, other = (number for number in range(3) if number != leader)
+        wires.nodes[other].engine.add_rules(COPY)
+        wires.deaf.add(behind)
+        wires.nodes[other].engine.drop_rules("copy")
+        engine = wires.nodes[behind].engine
+        assert engine.rules()
+        hears = threading.Timer(0.2, wires.deaf.clear)
+        hears.start()
+        assert engine.add_rules(COPY) == ("copy",)
+        hears.join()
+
+
 def test_views_are_read_by_firings_and_exports() -> None:
     """Neither node holds all of what they ask for."""
     with wired(2) as wires:

@@ -76,6 +76,8 @@ class Wires:
     """Whether what nodes tell each other, without an answer, is lost."""
     cut: set[int] = field(default_factory=set)
     """Nodes that neither reach others nor are reached."""
+    deaf: set[int] = field(default_factory=set)
+    """Nodes that receive requests alone."""
 
     def lose(self, kind: str, to: int, is_done: bool = False, count: int = 1 << 30) -> Fault:
         """Let requests be lost, or their answers."""
@@ -141,9 +143,10 @@ class Network:
         return answers
 
     def send(self, node: int, packet: Packet) -> bool:
-        if not self._wires.is_cut and not self._wires.cut.intersection((self.me, node)):
-            self._wires.networks[node]._on_tell(self._me, packet)
-        return not self._wires.is_cut
+        wires = self._wires
+        if not wires.is_cut and not wires.cut.intersection((self.me, node)) and node not in wires.deaf:
+            wires.networks[node]._on_tell(self._me, packet)
+        return not wires.is_cut
 
     def is_connected(self, node: int) -> bool:
         return not self._wires.is_cut

@@ -106,19 +106,91 @@ def test_idle_is_told_once_all_is_done() -> None:
     assert not callbacks.is_busy
 
 
-def test_work_has_begun_when_the_caller_goes_on(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BEGIN_S", 60.0)
-    monkeypatch.setattr(module, "PATIENCE_S", 60.0)  # no other thread begins the second one
+def test_the_caller_goes_on_when_quick_work_is_done(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    done = list[int]()
+    callbacks.let_finish()  # there is nothing to wait for
+    for number in range(50):
+        callbacks.submit(partial(done.append, number))
+    callbacks.let_finish()
+    assert done == list(range(50))
+    assert not callbacks.is_busy
+
+
+def test_the_caller_goes_on_when_a_call_is_slow(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, goes_on = list[int](), threading.Event()
 
     def note(number: int) -> None:
         begun.append(number)
         until(goes_on)
 
-    callbacks.let_begin()  # there is nothing to wait for
     callbacks.submit(partial(note, 0))
-    callbacks.let_begin()
-    callbacks.submit(partial(note, 1))
-    assert 1 not in begun
-    callbacks.let_begin()  # a thread is at work: it takes the next by itself
+    callbacks.let_finish()
+    assert begun == [0]
+    monkeypatch.setattr(module, "_BEGIN_S", 60.0)
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)  # it waits for the beginning alone
+    callbacks.let_finish()  # a thread is at work
     goes_on.set()
+    callbacks.submit(goes_on.set)
+    callbacks.let_finish()
+
+
+def test_a_thread_that_was_slow_leaves_the_rest_to_another_one(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, is_begun, is_done = threading.Event(), threading.Event(), threading.Event()
+    at_once, together = threading.Semaphore(1), list[int]()
+
+    def note(number: int) -> None:
+        if not at_once.acquire(blocking=False):
+            together.append(number)
+            return
+        time.sleep(0.001)
+        at_once.release()
+
+    slow, notes = partial(until, goes_on), [partial(note, number) for number in range(300)]
+    for work in (slow, is_begun.set, *notes[:100], goes_on.set, *notes[100:], is_done.set):
+        callbacks.submit(work)
+    until(is_begun)  # by another thread, which is not slow from now on
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    until(is_done)
+    assert not [number for number in together if number > 110], "two threads worked side by side"
+
+
+def test_the_caller_does_not_wait_for_calls_that_are_not_quick(callbacks: Callbacks) -> None:
+    for _ in range(500):
+        callbacks.submit(partial(time.sleep, 0.001))
+    begun_s = time.monotonic()
+    callbacks.let_finish()
+    assert time.monotonic() - begun_s < 0.3
+    assert callbacks.is_busy
+
+
+def test_work_that_fails_ends_no_thread(callbacks: Callbacks) -> None:
+    def leave() -> None:
+        raise SystemExit(1)
+
+    is_done = threading.Event()
+    callbacks.submit(leave)
+    callbacks.submit(is_done.set)
+    until(is_done)
+    deadline = time.monotonic() + 60
+    while callbacks.is_busy:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_work_does_not_wait_for_a_thread_that_tells_that_all_is_done() -> None:
+    is_told, goes_on, is_done = threading.Event(), threading.Event(), threading.Event()
+
+    def tell() -> None:
+        is_told.set()
+        until(goes_on)
+
+    callbacks = Callbacks(tell)
+    callbacks.submit(lambda: None)
+    until(is_told)
+    callbacks.submit(is_done.set)
+    until(is_done)
+    goes_on.set()
+    callbacks.stop()

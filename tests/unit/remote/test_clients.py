@@ -283,6 +283,14 @@ def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wuko
             next(query.results(timeout_s=60))
 
 
+def test_a_client_is_not_called_inline(embedded: wukongs.Engine) -> None:
+    text = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"
+    with served(embedded) as (_, wire), connected(wire) as client:
+        with pytest.raises(SettingsError, match="inline: the thread that fires is in the process of the engine"):
+            client.register(text, print, inline=True)
+        assert not client.queries()
+
+
 def test_where_pipelines_find_the_nodes(embedded: wukongs.Engine) -> None:
     with served(embedded) as (_, wire), connected(wire) as client:
         assert client.listen() == "tcp://127.0.0.1:0"
