@@ -38,6 +38,16 @@ def int64_tables(address, count, rows, columns):
     return int64_array(address, count * rows * columns).reshape(count, rows, columns)
 
 
+def rows_of(table):
+    """View int64[rows, columns] by its entry: int64[3], address, rows and columns."""
+    return int64_table(table[0], table[1], table[2])
+
+
+def float64_array(address, size):
+    """View `size` float64 at `address`."""
+    return _view(address, size, ctypes.c_double, np.float64)
+
+
 def int32_array(address, size):
     """View `size` int32 at `address`."""
     return _view(address, size, ctypes.c_int32, np.int32)
@@ -74,24 +84,44 @@ def _define(function, item, dimensions=1):
 
     @lower_builtin(function, *[types.Integer] * (1 + dimensions))
     def lowering(context, builder, signature, arguments):
-        array = make_array(array_type)(context, builder)
         address = context.cast(builder, arguments[0], signature.args[0], types.int64)
         shape = [
             context.cast(builder, size, kind, types.intp)
             for size, kind in zip(arguments[1:], signature.args[1:], strict=True)
         ]
-        width = context.get_constant(types.intp, item.bitwidth // 8)
-        strides = [width]
-        for size in shape[:0:-1]:
-            strides.insert(0, builder.mul(strides[0], size))
-        data = builder.inttoptr(address, array.data.type)
-        populate_array(array, data=data, shape=shape, strides=strides, itemsize=width, meminfo=None)
-        return array._getvalue()
+        return _lowered_view(context, builder, array_type, address, shape)
+
+
+def _lowered_view(context, builder, array_type, address, shape):
+    array = make_array(array_type)(context, builder)
+    width = context.get_constant(types.intp, array_type.dtype.bitwidth // 8)
+    strides = [width]
+    for size in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], size))
+    data = builder.inttoptr(address, array.data.type)
+    populate_array(array, data=data, shape=shape, strides=strides, itemsize=width, meminfo=None)
+    return array._getvalue()
+
+
+_TABLE = types.Array(types.int64, 2, "C")
+
+
+@type_callable(rows_of)
+def _type_rows_of(context):
+    return lambda table: _TABLE
+
+
+@lower_builtin(rows_of, types.Array)
+def _lower_rows_of(context, builder, signature, arguments):
+    entry = make_array(signature.args[0])(context, builder, arguments[0])
+    cells = [builder.load(builder.gep(entry.data, [context.get_constant(types.intp, at)])) for at in range(3)]
+    return _lowered_view(context, builder, _TABLE, cells[0], cells[1:])
 
 
 _define(int64_array, types.int64)
 _define(int64_table, types.int64, 2)
 _define(int64_tables, types.int64, 3)
+_define(float64_array, types.float64)
 _define(int32_array, types.int32)
 _define(uint32_array, types.uint32)
 _define(uint16_array, types.uint16)

@@ -34,7 +34,10 @@ _log = logging.getLogger("wukongs")
 _PACKAGE = Path(__file__).absolute().parent.parent
 """The folder of the package wukongs. In a checkout, its store, adapters and csparql are links."""
 _WITH_KERNELS = (".", "store", "adapters")
-_CONSTANTS = ("store/dtypes.py", "store/layout.py", "query/paths/path_layout.py", "query/plans/plan_layout.py")
+_CONSTANTS = (
+    *("store/dtypes.py", "store/layout.py", "query/paths/path_layout.py", "query/plans/plan_layout.py"),
+    "query/programs/program_layout.py",
+)
 
 _SMALL = 1 << 20
 """Bytes of its arrays up to which a kernel may be interpreted. That takes a second, to compile all that is needed a

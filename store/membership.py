@@ -34,7 +34,14 @@ from wukongs.store.layout import (
     WAITING_WIDTH,
 )
 from wukongs.store.lookup_kernels import directory_row
-from wukongs.store.membership_kernels import copy_entries, count_tuples, note_slice
+from wukongs.store.membership_kernels import (
+    arrived_in,
+    copy_entries,
+    count_tuples,
+    drop_entries,
+    expired_in,
+    note_slice,
+)
 from wukongs.store.slice_ring import SliceRing
 
 ENTRIES_MIN = 1 << 10
@@ -45,6 +52,7 @@ WAITING_TUPLES_MIN = 2000
 WAITING_MAX = 4
 """So many slices wait at most."""
 CACHE_LINE_CELLS = 8
+_NOTHING: Int64Array = np.empty(0, np.int64)
 
 
 class Membership:
@@ -71,6 +79,8 @@ class Membership:
         self._waiting: list[tuple[int, Batch, int]] = []
         """Slices that wait: their stream batches, and how many tuples of the predicate they have."""
         self._waiting_rows: Int64Array = np.zeros((WAITING_MAX, WAITING_WIDTH), np.int64)
+        self._newest: tuple[int, Int64Array] = (0, _NOTHING)
+        """The slice that was noted last, with the stream batch up to the epoch that had each of its tuples last."""
         self.head[MEMBERSHIP_AGAIN] = self._again.ctypes.data
         self.head[MEMBERSHIP_WAITING] = self._waiting_rows.ctypes.data
 
@@ -117,7 +127,9 @@ class Membership:
                 self.is_too_large = True
                 self._take(_free(ENTRIES_MIN))
                 break
-            self._count += note_slice(self.table, self._again[0], batch.descriptor, self.predicate, number, epoch)
+            new, befores = note_slice(self.table, self._again[0], batch.descriptor, self.predicate, number, epoch)
+            self._count += int(new)
+            self._newest = number, befores
         self._waiting = []
 
     def _write_head(self) -> None:
@@ -140,15 +152,42 @@ class Membership:
         epoch. Return whether there is room."""
         if 2 * (self._count + count) <= len(self.table):
             return True
+        self.since = max(self.since, after)
         kept = int((self.table[:, ENTRY_NEWEST] > after).sum())
+        if 3 * (kept + count) <= len(self.table) <= 12 * (kept + count):
+            self._count = int(drop_entries(self.table, after))
+            return True
         room = max(ENTRIES_MIN, 1 << (4 * (kept + count) - 1).bit_length())
         if room > ENTRIES_MAX:
             return False
         target = _free(room)
         self._count = copy_entries(self.table, target, after)
         self._take(target)
-        self.since = max(self.since, after)
         return True
+
+    # --- the change of a window ---------------------------------------------------------------------------------------
+
+    def arrived(self, ring: SliceRing, after: int, to: int, window_after: int) -> list[Int64Array]:
+        """Return the tuples that have arrived in a window since the epoch, a part for each slice. No slice waits.
+
+        after, to: the slices after < k <= to have arrived; window_after: at the epoch the window began behind it.
+
+        Returns subjects and objects, int64[n, 2] each."""
+        numbers, found = ring.numbers(after, to), list[Int64Array]()
+        for number in numbers:
+            is_newest = number == numbers[-1] == self._newest[0]
+            befores = self._newest[1] if is_newest else _NOTHING
+            found.append(
+                arrived_in(self.table, ring.slice(number).descriptor, self.predicate, number, window_after, befores)
+            )
+        return found
+
+    def expired(self, ring: SliceRing, after: int, to: int) -> list[Int64Array]:
+        """Return the tuples of the slices after < k <= to that are in no later slice, as `arrived` does."""
+        return [
+            expired_in(self.table, self._again, ring.slice(number).descriptor, self.predicate, number)
+            for number in ring.numbers(after, to)
+        ]
 
 
 def _free(count: int) -> Int64Array:

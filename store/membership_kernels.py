@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.store.addresses import int64_array, int64_table
+from wukongs.store.addresses import int64_array, int64_table, prefetch
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.layout import (
@@ -33,6 +33,9 @@ from wukongs.store.layout import (
 from wukongs.store.lookup_kernels import directory_row, key_range, keys_at, row_has_edge, value_range, values_at
 from wukongs.store.slot_kernels import mix_id
 
+ENTRIES_AHEAD = 12
+"""So many tuples ahead of a tuple its entry is fetched: a table of many is in no cache."""
+
 
 @njit_uncounted
 def _mixed(subject, object_):
@@ -44,6 +47,13 @@ def _mixed(subject, object_):
 def _again_bit(subject, object_):
     """Return the bit of a tuple among those that tell which have come again."""
     return _mixed(subject, object_) >> (32 - AGAIN_BITS)
+
+
+@njit_uncounted
+def _has_again_bit(again, subject, object_):
+    """Return whether a tuple has its bit, which others may share. again : int64[2, AGAIN_WORDS]."""
+    bit = _again_bit(subject, object_)
+    return ((again[0, bit >> 6] | again[1, bit >> 6]) >> (bit & 63)) & 1 == 1
 
 
 @njit_uncounted
@@ -91,8 +101,7 @@ def may_have_come_again(at, subject, object_):
     at: the address of a Membership's head."""
     head = int64_array(at, MEMBERSHIP_WIDTH)
     again = int64_table(head[MEMBERSHIP_AGAIN], 2, AGAIN_WORDS)
-    bit = _again_bit(subject, object_)
-    if ((again[0, bit >> 6] | again[1, bit >> 6]) >> (bit & 63)) & 1 == 1:
+    if _has_again_bit(again, subject, object_):
         return True
     return _waits_in(head, subject, object_) != NEVER
 
@@ -108,37 +117,131 @@ def count_tuples(descriptor, predicate):
 
 
 @njit
+def _tuples_of(descriptor, predicate):
+    """Return the subjects and objects of a predicate in a slice, int64[n, 2]."""
+    row = directory_row(descriptor, predicate, WINDOW_GRAPH)
+    rows = np.empty((count_tuples(descriptor, predicate), 2), np.int64)
+    if rows.shape[0] == 0:
+        return rows
+    lo, hi = key_range(descriptor, 0, row)
+    begin, end = value_range(descriptor, 0, lo)[0], value_range(descriptor, 0, hi - 1)[1]
+    keys, values = int64_array(keys_at(descriptor, 0), hi), int64_array(values_at(descriptor, 0), end)
+    for k in range(lo, hi):
+        first, last = value_range(descriptor, 0, k)
+        for v in range(first, last):
+            rows[v - begin, 0] = keys[k]
+            rows[v - begin, 1] = values[v]
+    return rows
+
+
+@njit_uncounted
+def _fetch_entry(table, subject, object_):
+    """Prefetch the entry of a tuple."""
+    prefetch(table, ((_mixed(subject, object_) * table.shape[0]) >> 32) * ENTRY_WIDTH)
+
+
+@njit
 def note_slice(table, again, descriptor, predicate, number, epoch):
     """Note the tuples of a predicate in the slice of a stream batch, the newest so far.
 
     table : int64[2 ** n, ENTRY_WIDTH], with room for all of them; again : int64[AGAIN_WORDS], the bits of those that
-    come again. epoch: what came last up to this stream batch is kept as ENTRY_BEFORE. Returns how many have come for
-    the first time."""
-    row = directory_row(descriptor, predicate, WINDOW_GRAPH)
-    if row < 0:
-        return 0
-    lo, hi = key_range(descriptor, 0, row)
-    if lo == hi:
-        return 0
-    keys = int64_array(keys_at(descriptor, 0), hi)
-    values = int64_array(values_at(descriptor, 0), value_range(descriptor, 0, hi - 1)[1])
+    come again. epoch: what came last up to this stream batch is kept as ENTRY_BEFORE.
+
+    Returns the number of new entries, and the last stream batch up to the epoch with each tuple, int64[m]."""
+    rows = _tuples_of(descriptor, predicate)
+    befores = np.empty(rows.shape[0], np.int64)
     count = 0
-    for k in range(lo, hi):
-        first, end = value_range(descriptor, 0, k)
-        for v in range(first, end):
-            at = entry_of(table, keys[k], values[v])
-            newest = table[at, ENTRY_NEWEST]
-            if newest == NEVER:
-                table[at, ENTRY_SUBJECT] = keys[k]
-                table[at, ENTRY_OBJECT] = values[v]
-                table[at, ENTRY_BEFORE] = NEVER
-                count += 1
-            else:
-                bit = _again_bit(keys[k], values[v])
-                again[bit >> 6] |= np.int64(1) << (bit & 63)
-                if newest <= epoch:
-                    table[at, ENTRY_BEFORE] = newest
-            table[at, ENTRY_NEWEST] = number
+    for r in range(rows.shape[0]):
+        if r + ENTRIES_AHEAD < rows.shape[0]:
+            _fetch_entry(table, rows[r + ENTRIES_AHEAD, 0], rows[r + ENTRIES_AHEAD, 1])
+        subject, object_ = rows[r, 0], rows[r, 1]
+        at = entry_of(table, subject, object_)
+        newest = table[at, ENTRY_NEWEST]
+        if newest == NEVER:
+            table[at, ENTRY_SUBJECT] = subject
+            table[at, ENTRY_OBJECT] = object_
+            table[at, ENTRY_BEFORE] = NEVER
+            count += 1
+        else:
+            bit = _again_bit(subject, object_)
+            again[bit >> 6] |= np.int64(1) << (bit & 63)
+            if newest <= epoch:
+                table[at, ENTRY_BEFORE] = newest
+        table[at, ENTRY_NEWEST] = number
+        befores[r] = table[at, ENTRY_BEFORE]
+    return count, befores
+
+
+@njit
+def arrived_in(table, descriptor, predicate, number, after, befores):
+    """Return the tuples of a predicate in a slice that are in no slice between `after` and the epoch.
+
+    Parameters
+    ----------
+    table : int64[2 ** n, ENTRY_WIDTH]     It knows all slices up to this one, and those behind the epoch are new.
+    number, after : int                    Stream batches: that of the slice, and one before the epoch.
+    befores : int64[n]                     As note_slice has returned it, if no slice behind this one is known; else
+                                           empty.
+
+    Returns int64[m, 2]. A tuple that is in a later slice, too, belongs to the last one."""
+    rows = _tuples_of(descriptor, predicate)
+    count = 0
+    for r in range(rows.shape[0]):
+        if befores.shape[0] > 0:
+            is_new = befores[r] <= after
+        else:
+            at = entry_of(table, rows[r, 0], rows[r, 1])
+            is_new = table[at, ENTRY_NEWEST] == number and table[at, ENTRY_BEFORE] <= after
+        if is_new:
+            rows[count, 0] = rows[r, 0]
+            rows[count, 1] = rows[r, 1]
+            count += 1
+    return rows[:count]
+
+
+@njit
+def expired_in(table, again, descriptor, predicate, number):
+    """Return the tuples of a predicate in a slice that are in no later slice, int64[m, 2].
+
+    table : int64[2 ** n, ENTRY_WIDTH]; again : int64[2, AGAIN_WORDS], the bits of tuples that have come again; number:
+    the stream batch of the slice. No slice waits."""
+    rows = _tuples_of(descriptor, predicate)
+    count = 0
+    for r in range(rows.shape[0]):
+        subject, object_ = rows[r, 0], rows[r, 1]
+        may_be_later = _has_again_bit(again, subject, object_)
+        if not may_be_later or table[entry_of(table, subject, object_), ENTRY_NEWEST] <= number:
+            rows[count, 0] = subject
+            rows[count, 1] = object_
+            count += 1
+    return rows[:count]
+
+
+@njit
+def drop_entries(table, after):
+    """Delete the entries of tuples that have not come after a stream batch, in place; return how many are left.
+
+    Each entry is taken out and inserted again, in the order of the table from behind a free one, so that it moves up to
+    where deleted ones were."""
+    size = table.shape[0]
+    start = 0
+    while table[start, ENTRY_NEWEST] != NEVER:
+        start += 1
+    count = 0
+    for i in range(start + 1, start + size):
+        at = i & (size - 1)
+        newest = table[at, ENTRY_NEWEST]
+        if newest == NEVER:
+            continue
+        subject, object_, before = table[at, ENTRY_SUBJECT], table[at, ENTRY_OBJECT], table[at, ENTRY_BEFORE]
+        table[at, ENTRY_NEWEST] = NEVER
+        if newest > after:
+            to = entry_of(table, subject, object_)
+            table[to, ENTRY_SUBJECT] = subject
+            table[to, ENTRY_OBJECT] = object_
+            table[to, ENTRY_BEFORE] = before
+            table[to, ENTRY_NEWEST] = newest
+            count += 1
     return count
 
 

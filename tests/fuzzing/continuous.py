@@ -47,13 +47,14 @@ from tests.fuzzing.window_queries import (
     pairs,
     ranked,
     readings,
+    reduced,
     singles,
     states,
     stored_facts,
     within,
 )
 from wukongs.incremental import cuts, maintained
-from wukongs.live import joined_queries
+from wukongs.live import answering, joined_queries
 from wukongs.query.mechanisms import Mechanism as M
 from wukongs.query.paths import kept_paths
 from wukongs.query.plans import deltas
@@ -222,6 +223,15 @@ def make_groups(rng: random.Random) -> Plan:
     return sensor_life(rng, lambda clause, number: aggregated(rng, clause, number), forced(rng), (4, 8, 12), 5)
 
 
+def make_slices(rng: random.Random) -> Plan:
+    """Groups and distinct rows of one pattern over one window, of which no row is kept."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        return reduced(rng, clause, number, rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"]))
+
+    return sensor_life(rng, make, forced(rng, 0.8), (2, 3, 5, 8, 25), 5)
+
+
 def make_executor(rng: random.Random) -> Plan:
     def make(clause: Clause, number: int) -> Asked:
         variables, where = beyond(rng, clause)
@@ -343,6 +353,28 @@ def make_compiled(rng: random.Random) -> Plan:
     return plan
 
 
+def make_program(rng: random.Random) -> Plan:
+    """Operators above and beside the patterns of small windows."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        output, kind = rng.choice(["QUERY", "QUERY", "QUERY", "ISTREAM"]), rng.randrange(5)
+        if kind == 0:
+            return aggregated(rng, clause, number, output)
+        if kind == 1:
+            return ranked(rng, clause, number, output)
+        variables, where = rng.choice([beyond, layered, layered])(rng, clause)
+        tail = ""
+        if kind == 2:
+            keys = [rng.choice(["?%s", "DESC(?%s)"]) % name[1:] for name in rng.sample(variables, len(variables))]
+            tail = f"ORDER BY {' '.join(keys)} LIMIT {rng.choice([3, 10])}{rng.choice(['', ' OFFSET 2'])}"
+        head = rng.choice(["DISTINCT ", "", ""]) + " ".join(variables)
+        return Asked(f"q{number}", clause, head, where, tail, output, is_computed=True)
+
+    plan = sensor_life(rng, make, forced(rng, 0.0, 0.8), (1, 2, 3, 4), 4)
+    plan.ticks += plan.ticks[: len(plan.ticks) // 2]  # what has come long ago comes again
+    return plan
+
+
 def make_together(rng: random.Random) -> Plan:
     def make(clause: Clause, number: int) -> Asked:
         variables, where = rng.choice([pairs, singles])(rng, clause)
@@ -390,7 +422,9 @@ def make_arguments(rng: random.Random) -> Plan:
         count = rng.choice([3, sensors, sensors])
         terms = tuple(iri(f"s{one}") for one in rng.sample(range(sensors), count))
         queries.append(Asked(f"q{number}", clause, head, where, bindings=("s", terms), is_computed=True))
-    return life(rng, Plan(queries, readings(rng, 30, rng.choice([16, 32]), sensors, "integer"), forced=forced(rng)))
+    of_executor = [(answering, "ARGUMENTS_MAX", 0)] if rng.random() < 0.7 else []
+    ticks = readings(rng, 30, rng.choice([16, 32]), sensors, "integer")
+    return life(rng, Plan(queries, ticks, forced=[*forced(rng), *of_executor]))
 
 
 def make_twins(rng: random.Random) -> Plan:
@@ -400,9 +434,11 @@ def make_twins(rng: random.Random) -> Plan:
     queries = [Asked(f"q{number}", clause, head, where, is_computed=True) for number in range(3)]
     other, there = singles(rng, clause)
     queries.append(Asked("q3", clause, " ".join(other), there))
-    counted = f"{variables[0]} (COUNT(*) AS ?n)"  # the same patterns below other operators
-    queries.append(Asked("q4", clause, counted, where, f"GROUP BY {variables[0]}", is_computed=True))
-    queries.append(Asked("q5", clause, f"DISTINCT {variables[0]} {variables[-1]}", where, is_computed=True))
+    unlike = "(COUNT(DISTINCT *) AS ?n)"  # no program has it: the executor finds the same patterns below it
+    queries.append(Asked("q4", clause, unlike, where, is_computed=True))
+    for number, own in enumerate((variables[0], variables[-1]), 5):
+        queries.append(Asked(f"q{number}", clause, f"{own} {unlike}", where, f"GROUP BY {own}", is_computed=True))
+    queries.append(Asked("q7", clause, f"DISTINCT {variables[0]} {variables[-1]}", where, is_computed=True))
     return life(
         rng, Plan(queries, readings(rng, 30, rng.choice([12, 24]), 40, "integer"), forced=forced(rng, 0.4, 0.4))
     )
@@ -459,6 +495,7 @@ MIXES: dict[str, Mix] = {
     "changes": Mix(make_changes, (M.CHANGES, M.BINDINGS), 3),
     "distinct": Mix(make_distinct, (M.DISTINCT,), 3),
     "groups": Mix(make_groups, (M.GROUPS,), 4),
+    "slices": Mix(make_slices, (M.SLICES,), 3),
     "executor": Mix(make_executor, (M.EXECUTOR, M.BINDINGS), 2),
     "joins": Mix(make_joins, (M.JOINS, M.CHANGES), 2),
     "exists": Mix(make_exists, (M.JOINS, M.CHANGES), 2),
@@ -467,6 +504,7 @@ MIXES: dict[str, Mix] = {
     "stored": Mix(make_stored, (M.JOINS, M.CHANGES, M.SEARCHED), 5),
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.COMPILED,), 3),
+    "program": Mix(make_program, (M.PROGRAM,), 4),
     "together": Mix(make_together, (M.TOGETHER,), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),

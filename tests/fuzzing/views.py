@@ -36,7 +36,7 @@ from wukongs.csparql.algebra import Query
 from wukongs.csparql.parser import parse_query
 from wukongs.incremental import cuts
 from wukongs.incremental.operators import operators_of
-from wukongs.live.views import shared_views
+from wukongs.live.views import runner, shared_views
 from wukongs.query.execution.argument_rows import ARGUMENT
 from wukongs.store import trace
 
@@ -197,9 +197,11 @@ def fuzz_life(seed: str, face: str | None = None) -> Lives:
     if of_graphs:
         data, pool = _shared(rng, data), _shared(rng, pool)
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
-    sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else each change would be known
+    sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else all would be kept as sealed
+    is_compared = rng.random() < 0.5
+    large = patch.object(runner, "is_large", lambda change, before: is_compared and change > 4)  # else none would be
     alone = patch.object(shared_views, "ALONE_MAX", rng.choice((0, 4)))  # else no view would move with others
-    with few, sealed, alone, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    with few, sealed, large, alone, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         engine = Face(face, seed, Path(folder), stack).open()
         engine.load(io.BytesIO(nquads(data)), format="nq")
         stream = engine.stream(STREAM, batch_ms=10)

@@ -249,6 +249,21 @@ def aggregated(rng: random.Random, clause: Clause, number: int, output: str = "Q
     return Asked(f"q{number}", clause, head, where, tail, output, is_computed=True)
 
 
+def reduced(rng: random.Random, clause: Clause, number: int, output: str) -> Asked:
+    """Return groups or distinct rows of one pattern over one window."""
+    where = within(rng, clause, f"?s :{rng.choice(['p', 'k', 'f', 'state', 'state'])} ?v .")
+    if rng.random() < 0.4:
+        names = rng.choice(["?s", "?v", "?s ?v", "?v ?s"])
+        return Asked(f"q{number}", clause, f"DISTINCT {names}", where, output=output)
+    calls = ["COUNT(*)", "COUNT(*)", "COUNT(?v)", "SUM(?v)", "AVG(?v)", "MIN(?v)", "MAX(?v)", "COUNT(DISTINCT ?v)"]
+    key = rng.choice(["?s", "?v", "", ""])
+    made = " ".join(f"({call} AS ?x{at})" for at, call in enumerate(rng.sample(calls, rng.randint(1, 3))))
+    tail = f"GROUP BY {key}" if key else ""
+    if key and rng.random() < 0.2:
+        tail += rng.choice([" HAVING(COUNT(*) > 2)", f" ORDER BY DESC(?x0) {key} LIMIT 4"])
+    return Asked(f"q{number}", clause, f"{key} {made}", where, tail, output, is_computed=True)
+
+
 def ranked(rng: random.Random, clause: Clause, number: int, output: str) -> Asked:
     """Return groups, or distinct rows, of which LIMIT leaves the first in an order of all variables."""
     variables, where = rng.choice([singles, states, pairs, layered])(rng, clause)

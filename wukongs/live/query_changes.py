@@ -54,10 +54,11 @@ class QueryChanges:
         one. Return whether it was made: not if the query or the engine is closed first, or within_s (seconds) pass.
 
         make: logs the change with the event time after which it counts, and makes it. Called with the lock held, which
-        is released while firings are due. Raises what make raises."""
+        is released while firings are due. Raises what make raises, and StreamError (UnreadBudget.check_may_wait)."""
         core = self._core
         if self._times.is_closed:
             return False
+        core.unread.check_may_wait()
         change = QueryChange(self._times.due_to_ms(), make)
         self._waiting.append(change)
         self._schedule()
@@ -127,6 +128,7 @@ class QueryChanges:
     def wait_for_firing(self) -> None:
         """Wait until what was picked is reported. Called with the lock held."""
         core = self._core
+        core.unread.check_may_wait()
         while self._times.is_firing and not self._times.is_closed and core.failure is None and not core.is_closed:
             core.changed.wait(FIRING_POLL_S)
 

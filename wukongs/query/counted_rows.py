@@ -66,7 +66,10 @@ class CountedRows:
         """Have rows, int64[n, n_columns], so much more often, less often where a weight is negative: what comes stands
         before what goes. Raises QueryTimeout, BudgetExceeded."""
         limits, length = current(), len(rows)
-        self._make_room(int(np.count_nonzero(weights > 0)))
+        if length and not rows.shape[1] and self.count and (moved := self._moved_alone(weights)) is not None:
+            return moved
+        come = int(np.count_nonzero(weights > 0))
+        self._make_room(come if rows.shape[1] else min(come, 1))
         rows = np.ascontiguousarray(rows)
         limits.hold(24 * length)
         slots, touched, before = (np.empty(length, np.int64) for _ in range(3))
@@ -80,6 +83,16 @@ class CountedRows:
         kernels.free_gone(touched, *table)
         count = state[kernels.TOUCHED]
         return Touched(slots, touched[:count], before[:count], self.counts[touched[:count]])
+
+    def _moved_alone(self, weights: Int64Array) -> Touched | None:
+        """Have the only row without columns so much more often; None if it goes."""
+        slots = self.slots()
+        before = self.counts[slots]
+        after = before + weights.sum()
+        if after[0] <= 0:
+            return None
+        self.counts[slots] = after
+        return Touched(np.full(len(weights), slots[0]), slots, before, after)
 
     def is_roomy(self, more: int) -> bool:
         """Tell whether there is room for far more rows than are there and so many more; `compact` gives it back."""

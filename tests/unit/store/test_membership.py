@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.fuzz import SEED
@@ -29,6 +30,10 @@ def found_of(table: Membership, subject: int, object_: int) -> tuple[int | None,
     return None if newest == NEVER else int(newest), None if before == NEVER else int(before)
 
 
+def rows_of(parts: list[npt.NDArray[np.int64]]) -> list[tuple[int, int]]:
+    return [(int(subject), int(object_)) for part in parts for subject, object_ in part]
+
+
 @pytest.mark.parametrize("waiting_min", [0, 8, 1000])
 def test_random_streams(monkeypatch: pytest.MonkeyPatch, waiting_min: int) -> None:
     """Windows move by one to four stream batches at a time; most are looked at, few tuples make repeats likely. Tables
@@ -41,6 +46,7 @@ def test_random_streams(monkeypatch: pytest.MonkeyPatch, waiting_min: int) -> No
         came: dict[tuple[int, int], list[int]] = {}
         reach, number = int(rng.integers(1, 12)), 0
         before: int | None = None
+        windows: dict[int, set[tuple[int, int]]] = {}
         noted: dict[tuple[int, int], int | None] = {}
         for _ in range(60):
             for _ in range(int(rng.integers(1, 5))):
@@ -54,6 +60,7 @@ def test_random_streams(monkeypatch: pytest.MonkeyPatch, waiting_min: int) -> No
             if rng.random() < 0.1:
                 continue
             after = number - reach
+            windows[number] = {one for one, numbers in came.items() if any(after < n <= number for n in numbers)}
             assert table.stand(ring, after, number)
             assert not table.stand(ring, after - 1, number - 1), "it does not go back"
             for subject in range(1, 6):
@@ -73,7 +80,54 @@ def test_random_streams(monkeypatch: pytest.MonkeyPatch, waiting_min: int) -> No
             assert table.epoch == before
             if rng.random() < 0.5:
                 table.note()
+                if before is not None and before >= after and table.epoch == before:
+                    arrived = rows_of(table.arrived(ring, before, number, before - reach))
+                    expired = rows_of(table.expired(ring, before - reach, after))
+                    assert sorted(arrived) == sorted(windows[number] - windows[before])
+                    assert sorted(expired) == sorted(windows[before] - windows[number])
             before = number
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_the_change_of_a_window(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of two sizes are asked for, the wider one now and then; some stream batches have no tuple."""
+    monkeypatch.setattr(membership, "ENTRIES_MIN", 2)
+    monkeypatch.setattr(membership, "WAITING_TUPLES_MIN", 8)
+    rng = np.random.default_rng(SEED)
+    whole = 0
+    for _ in range(40):
+        ring, table = SliceRing(), Membership(P)
+        held: dict[int, set[tuple[int, int]]] = {}
+        reach, before = 3 * step, None
+        for number in range(1, 40):
+            tuples = [(int(a), P, int(b)) for a, b in rng.integers(1, 6, (int(rng.integers(0, 12)), 2))]
+            if rng.random() < 0.1:
+                tuples = []
+            add(ring, number, tuples)
+            held[number] = {(subject, object_) for subject, _, object_ in tuples}
+            if number % step:
+                continue
+            if rng.random() < 0.1:
+                assert table.stand(ring, number - 2 * reach, number)
+            assert table.stand(ring, number - reach, number)
+            now, then = (
+                set().union(*(held.get(k, set()) for k in range(at - reach + 1, at + 1)))
+                for at in (number, number - step)
+            )
+            for subject in range(1, 6):
+                for object_ in range(1, 6):
+                    newest, _ = found_of(table, subject, object_)
+                    numbers = [k for k in held if (subject, object_) in held[k] and k > number - reach]
+                    assert (newest if newest is not None and newest > number - reach else None) == max(
+                        numbers, default=None
+                    )
+            if before is not None and table.epoch == before:
+                whole += 1
+                table.note()
+                assert sorted(rows_of(table.arrived(ring, before, number, before - reach))) == sorted(now - then)
+                assert sorted(rows_of(table.expired(ring, before - reach, number - reach))) == sorted(then - now)
+            before = number
+    assert whole > 100
 
 
 def test_a_window_that_reaches_back_further_begins_anew() -> None:

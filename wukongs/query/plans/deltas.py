@@ -25,12 +25,13 @@ from wukongs.csparql.algebra import DatasetClause, GraphRef, StreamWindow, Tripl
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Mechanism
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.delta_kernels import NO_PLAN, drop_ended, go_on, keep
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.plans.plan_runner import ADVICE
+from wukongs.query.plans.window_changes import Derive, Moves, WindowChanges
 from wukongs.store.batch_set import EMPTY
 from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
 from wukongs.store.membership import Membership
@@ -40,8 +41,6 @@ Kind = tuple[int | None, int]
 ROWS_MIN = 1000.0
 """A query is evaluated anew if its plan is estimated to make fewer rows, all steps together."""
 HELD_MIN = 64
-Derive = Callable[[Int64Array], Int64Array]
-"""Makes of matches, int64[n, variables], the rows to be held: some of them, with more columns behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,32 +133,10 @@ def is_worth_it(estimated_rows: float) -> bool:
     return estimated_rows >= ROWS_MIN
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """The rows that were inserted and deleted since the firing before.
+class Deltas(WindowChanges):
+    """whole: the query, evaluated anew."""
 
-    inserted, deleted : int64[n, width]
-    is_anew: all rows that are held are inserted, and no row of before is held
-    number: of the move. All that is made of the rows has to take over all moves, one after the other"""
-
-    inserted: Int64Array
-    deleted: Int64Array
-    is_anew: bool
-    number: int
-
-    def __len__(self) -> int:
-        return len(self.inserted) + len(self.deleted)
-
-    @property
-    def weights(self) -> Int64Array:
-        """1 for each inserted row, then -1 for each deleted one. int64[n]"""
-        found: Int64Array = np.ones(len(self), np.int64)
-        found[len(self.inserted) :] = -1
-        return found
-
-
-class Deltas:
-    """Used by the thread that fires. whole: the query, evaluated anew."""
+    mechanism = Mechanism.BINDINGS
 
     def __init__(
         self,
@@ -175,12 +152,9 @@ class Deltas:
         """windows: those of the clause of `found`; tables: what knows the tuples of each member; batch_ms: of each
         stream; step_ms: how often the query fires; derived: how many columns are held beside those of the patterns'
         variables."""
-        self._whole, self._step_ms = whole, step_ms
-        patterns = whole.wanted.bgp.patterns
-        variables = tuple(dict.fromkeys(one for pattern in patterns for one in pattern.variables()))
-        self.variables = variables
-        """The variables of the first columns of the rows that are held."""
-        self._width = len(variables) + derived
+        known = [(tables[one], batch_ms[one.window.stream]) for one in found.members if one.window is not None]
+        super().__init__(whole, known, step_ms, derived)
+        variables = self.variables
         self._plans = [
             (number, self._compiled(found.clause, wanted, windows, workspace)) for number, wanted in found.plans
         ]
@@ -198,7 +172,6 @@ class Deltas:
             else:
                 row[layout.MEMBER_WINDOWS] = windows.table.address
                 row[layout.MEMBER_STORED], row[layout.MEMBER_SINCE] = windows.stored, since
-        self._tables = [(tables[one], batch_ms[one.window.stream]) for one in found.members if one.window is not None]
         self._numbers: Int64Array = np.array([number for number, _ in self._plans], np.int64)
         self._calls: Int64Array = np.zeros((len(self._plans), layout.CALL_WIDTH), np.int64)
         self._columns_of: Int64Array = np.zeros((len(self._plans), len(variables)), np.int64)
@@ -207,84 +180,35 @@ class Deltas:
         """That of the table of windows for which the calls are."""
         self._held: Int64Array = np.empty((HELD_MIN, self._width), np.int64)
         self._ends: Int64Array = np.empty(HELD_MIN, np.int64)
-        self.count = 0
-        """Matches that are held."""
-        self.ran = 0
-        """Firings that have only looked for what is new."""
-        self._held_ms: int | None = None
-        """The firing of which the matches are held, None: none are."""
-        self._at_ms = 0
-        self._goes_on = False
-        self._is_known = False
-        self._move_count = 0
         self._over_stored = frozenset(found.over_stored)
         self._comes = False
         """Whether something has come that the query reads of the stored graph."""
 
     @property
-    def is_ready(self) -> bool:
-        """Whether `move` may be called: it stands at a firing of which it does not hold the rows yet."""
-        return self._is_known
+    def kept_count(self) -> int:
+        return self.count
 
-    def stats(self) -> dict[str, int]:
-        """Return counts and sizes (bytes)."""
-        size_bytes = self._held.nbytes + self._ends.nbytes
-        return {"firings_by_deltas": self.ran, "matches_kept": self.count, "matches_bytes": size_bytes}
+    @property
+    def kept_bytes(self) -> int:
+        return self._held.nbytes + self._ends.nbytes
 
     def stand(self, at_ms: int, *, is_known: bool, goes_on: bool, comes: bool) -> None:
-        """Be about to fire. is_known: the tables know all tuples of the windows; goes_on: all that has changed in what
-        is read of the stored graph since the firing before is what has come, if it `comes`."""
-        self._at_ms, self._is_known = at_ms, is_known
-        self._goes_on = goes_on and self._held_ms == at_ms - self._step_ms
+        super().stand(at_ms, is_known=is_known, goes_on=goes_on, comes=comes)
         self._members[:, layout.MEMBER_COMES], self._members[:, layout.MEMBER_AT_MS] = comes, at_ms
         if comes != self._comes:
             self._comes, self._version = comes, -1
 
-    def skip(self) -> None:
-        """Take no part in the firing that comes: `move` may not be called until the next `stand`."""
-        self._is_known = False
-
     def forget(self) -> None:
-        """Hold nothing, and take no part in this firing."""
-        self.skip()
-        self._held_ms, self.count = None, 0
+        super().forget()
         self._make_room(0)
 
     def columns(self, places: Sequence[int]) -> Columns:
-        """Return some columns of the rows that are held."""
         return tuple([self._held[: self.count, column].copy() for column in places])
 
     def all_rows(self) -> Moves:
-        """Return the rows that are held as inserted ones."""
         return Moves(self._held[: self.count], self._held[:0], is_anew=True, number=self._move_count)
 
-    def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
-        """Hold the rows of the firing that it stands at, once; return those that were inserted and deleted. None if
-        they have to be found in another way. Raises as CompiledQuery.run, and what derive raises."""
-        goes_on, self._held_ms = self._goes_on and self._is_known, None
-        self._move_count += 1
-        is_known = self._is_known and not any(table.is_too_large for table, _ in self._tables)  # another reader's stand
-        if not is_known:
-            self.forget()
-            return None
-        self._is_known = False
-        before_ms = self._at_ms - self._step_ms
-        for table, batch_ms in self._tables:
-            goes_on = goes_on and table.epoch == before_ms // batch_ms
-        moves = self._go_on(limits, before_ms, derive) if goes_on else self._begin(limits, derive)
-        if moves is None:
-            self.forget()
-            return None
-        self._whole.is_current()  # so that it is known whether it is worth it
-        if self.count * self._width > OUT_CELLS:
-            bounds = limits()
-            bounds.check_rows(self.count, ADVICE, "a basic graph pattern")
-            bounds.hold(16 * self.count * self._width)
-        self._held_ms = self._at_ms
-        return moves
-
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
-        """Evaluate the query anew; None if kernels could not."""
         found = self._anew.bindings_of_many(self.variables, limits)
         if found is None:
             return None
@@ -295,8 +219,6 @@ class Deltas:
         return self.all_rows()
 
     def _go_on(self, limits: Callable[[], Limits], before_ms: int, derive: Derive | None) -> Moves | None:
-        """Find what is new, and drop what has ended; None if kernels could not."""
-        self.ran += 1
         before = self.count
         if not self._find(limits, before_ms):
             return None
