@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.fuzz import SEED
 from tests.oracles.ntriples import XSD, read_line
 from wukongs.errors import DataError
 from wukongs.live.pieces import timing_mask
-from wukongs.store import encode_kernels
+from wukongs.store import encode_kernels, encoder
 from wukongs.store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import (
@@ -512,3 +514,59 @@ def test_one_column_of_terms_of_any_kind() -> None:
         encode_term_column("x", ["<http://a>", "a"], scope=SCOPE)
     with pytest.raises(DataError, match=r"row 0, column 'x': a value is missing"):
         encode_term_column("x", [None], scope=SCOPE)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+@pytest.mark.parametrize("distinct", [1, 7, 400])
+def test_terms_that_repeat_are_read_once_and_give_the_same(distinct: int, chunks: int) -> None:
+    """Texts, dictionaries and dictionaries with values that nobody has, or twice, or that are no terms."""
+    rng = np.random.default_rng(SEED)
+    rows = 3 * encoder.ROWS_MIN
+    forms = ["<http://e/%d>", '"%d"', '"%d"^^<http://www.w3.org/2001/XMLSchema#integer>', '"t%d"@EN', "_:b%d"]
+    values = [forms[at % len(forms)] % at for at in range(distinct)]
+    numbers = rng.integers(0, distinct, rows)
+    objects = [values[number] for number in numbers]
+    plain = encode_columns(["<http://s>"] * rows, ["<http://p>"] * rows, objects, scope=SCOPE)
+    more = ["no term", *values, "<nor this", *values[:1]]
+    cuts = np.linspace(0, rows, chunks + 1).astype(int)
+    for kind in ("texts", "dictionary", "spare"):
+        parts = []
+        for lo, hi in pairwise(cuts.tolist()):
+            part = pa.array(objects[lo:hi])
+            if kind == "dictionary":
+                part = part.dictionary_encode()
+            elif kind == "spare":
+                part = pa.DictionaryArray.from_arrays(pa.array(numbers[lo:hi] + 1), pa.array(more))
+            parts.append(part)
+        once = pa.array(["<http://s>"] * rows)
+        found = encode_columns(once, pa.array(["<http://p>"] * rows), pa.chunked_array(parts), scope=SCOPE)
+        assert found.objects.tolist() == plain.objects.tolist(), kind
+        assert found.subjects.tolist() == plain.subjects.tolist()
+        assert dict(zip(found.terms.ids.tolist(), found.terms.texts(), strict=True)) == dict(
+            zip(plain.terms.ids.tolist(), plain.terms.texts(), strict=True)
+        )
+
+
+@pytest.mark.parametrize("kind", ["texts", "dictionary"])
+@pytest.mark.parametrize("bad", ["<http://e/ >", None])
+def test_the_first_bad_row_of_terms_that_repeat_is_named(kind: str, bad: str | None) -> None:
+    rows = 2 * encoder.ROWS_MIN
+    objects: list[str | None] = ["<http://e/a>", "<http://e/b>"] * (rows // 2)
+    objects[1700], objects[1500], objects[1900] = "<nothing", bad, bad
+    column = pa.array(objects)
+    if kind == "dictionary":
+        column = pa.DictionaryArray.from_arrays(
+            pa.array([["<nothing", bad, "<http://e/a>", "<http://e/b>"].index(one) for one in objects]),
+            pa.array(["<nothing", bad, "<http://e/a>", "<http://e/b>"]),
+        )
+    chunked = pa.chunked_array([column[:100], column[100:]])
+    with pytest.raises(DataError, match="row 1500, column 'object'"):
+        encode_columns(["<http://s>"] * rows, ["<http://p>"] * rows, chunked, scope=SCOPE)
+
+
+def test_a_large_dictionary_of_few_rows_is_read_by_rows() -> None:
+    values = [f"<http://e/{at}>" for at in range(100)]
+    column = pa.DictionaryArray.from_arrays(pa.array([99, 3, 99]), pa.array(values))
+    plain = [values[99], values[3], values[99]]
+    found = encode_columns(column, ["<http://p>"] * 3, column, scope=SCOPE)
+    assert found.objects.tolist() == encode_columns(plain, ["<http://p>"] * 3, plain, scope=SCOPE).objects.tolist()
