@@ -17,6 +17,7 @@ KERNELS = (
     ("wukongs.query.plans.compiled", "run_call"),
     ("wukongs.query.plans.compiled", "run_calls"),
     ("wukongs.query.plans.deltas", "go_on"),
+    ("wukongs.query.programs.program", "run_program"),
 )
 """The calls in which plans run: a module, and the name by which it calls the kernel."""
 

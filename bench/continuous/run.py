@@ -9,6 +9,7 @@ from wukongs.bench.continuous.compiled import ALONE, ROUNDS, bench_compiled, ben
 from wukongs.bench.continuous.firing import DISTRIBUTION, ONCE, SHARES, SMALL, bench_firings, replaying
 from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_mix_from_tables, bench_registration
 from wukongs.bench.continuous.sharing import bench_sharing
+from wukongs.bench.continuous.ticks import ROWS, bench_count, bench_operators, bench_ticks
 from wukongs.bench.continuous.workload import make_workload
 from wukongs.bench.harness import Report, WrongAnswer
 
@@ -41,11 +42,14 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
     try:
         with replaying(workload) as replay:
             bench_firings(results, replay, windows, warm_up)
+            bench_operators(results, replay, windows, warm_up)
+            bench_ticks(results, replay, windows, warm_up, 50 if quick else 1)
             bench_mix(results, replay, queries, windows, warm_up)
             bench_mix_from_tables(results, replay, 100 if quick else FROM_TABLES, windows, warm_up)
             bench_compiled(results, replay, windows, warm_up)
             bench_compiled_mix(results, replay, 30 if quick else COMPILED, 3 if quick else ROUNDS)
             bench_registration(results, replay, places)
+        bench_count(results, windows, warm_up, 1000 if quick else ROWS)
         bench_sharing(results, 30 if quick else SHARING, 20 if quick else GROUP_BATCH, windows)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)

@@ -62,11 +62,15 @@ class Workload:
     def _posts(self) -> list[list[tuple[bytes, ...]]]:
         return [_tuples(batch["PO"]) for batch in self.batches]
 
+    def _numbers(self, end_number: int) -> list[int]:
+        """Return the places in `batches` of the stream batches in the window that ends with one of them."""
+        return [(at - 1) % len(self.batches) for at in range(max(1, end_number - WINDOW_BATCHES + 1), end_number + 1)]
+
     def _window(self, stream: str, end_number: int, predicate: bytes) -> dict[bytes, set[bytes]]:
         """Return the objects of each subject in the window that ends with a stream batch."""
         found = defaultdict(set)
-        for batch in self.batches[max(0, end_number - WINDOW_BATCHES) : end_number]:
-            for subject, one, object_ in _tuples(batch[stream]):
+        for at in self._numbers(end_number):
+            for subject, one, object_ in _tuples(self.batches[at][stream]):
                 if one.endswith(predicate + b">"):
                     found[subject].add(object_)
         return found
@@ -95,7 +99,7 @@ class Workload:
         large = {"L4": self._same_tags, "L5": self._liked_photos, "L6": self._liked_posts}
         if query in large:
             return sorted(large[query](end_number))
-        window = {row for batch in self._posts[max(0, end_number - WINDOW_BATCHES) : end_number] for row in batch}
+        window = {row for at in self._numbers(end_number) for row in self._posts[at]}
         account = _SIB % (b"user", user.encode())
         if query == "L1":
             return sorted((p, o) for s, p, o in window if s == account)
