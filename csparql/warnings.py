@@ -6,7 +6,7 @@ bound yet, aggregates that count equal readings once. Each is a sentence with th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -40,6 +40,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.scope import exists_patterns, expression_variables, mentioned_variables, possible_variables
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import field_names, parts_of
 
 STORED = "<urn:x-wukongs:default>"
 ADDS_UP = frozenset({"AVG", "SUM", "COUNT", "GROUP_CONCAT"})
@@ -281,7 +282,7 @@ def _equal_readings(query: Query, is_stored: Callable[[Term], bool]) -> Iterator
     node for each reading. A pattern of the merged default graph does not count as one of the window if its predicate
     is stored: it describes something that lasts.
     """
-    for group in _groups(query.pattern):
+    for group in (part for part in parts_of(query.pattern) if isinstance(part, Group)):
         patterns = [part for part in _patterns_of_rows(group.pattern) if _is_in_window(query, part)]
         subjects = {part.subject for part in patterns}
         readings = [part for part in patterns if _is_reading(part, subjects | set(group.keys))]
@@ -329,13 +330,6 @@ def _adds_up(aggregate: Aggregate, value: Term | Variable) -> bool:
     return aggregate.argument is None or value in expression_variables(aggregate.argument, within_exists=False)
 
 
-def _groups(part: Any) -> Iterator[Group]:
-    if isinstance(part, Group):
-        yield part
-    for inner in _parts_of(part):
-        yield from _groups(inner)
-
-
 def _patterns_of_rows(part: Any) -> Iterator[TriplePattern]:
     """Yield the triple patterns whose matches are rows of a group: none of EXISTS, of MINUS, or of another group."""
     if isinstance(part, TriplePattern):
@@ -353,8 +347,8 @@ def _parts_of(part: Any) -> Iterator[Any]:
     """Yield what a part of the algebra is made of."""
     if isinstance(part, tuple):
         yield from part
-    elif is_dataclass(part) and not isinstance(part, Term | Variable):
-        yield from (getattr(part, each.name) for each in fields(part))
+    elif not isinstance(part, Variable):
+        yield from (getattr(part, name) for name in field_names(type(part)) or ())
 
 
 def _reads(window: StreamWindow, part: TriplePattern) -> bool:

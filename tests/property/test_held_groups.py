@@ -17,7 +17,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.operators import held_groups_kernels as kernels
 from wukongs.query.operators.aggregates import group, mean_of
 from wukongs.query.operators.held_groups import HeldGroups
-from wukongs.query.plans.deltas import Moves
+from wukongs.query.plans.window_changes import Moves
 from wukongs.query.terms import temporal
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.query.terms.values import Kind, computed, text_of

@@ -56,6 +56,8 @@ ASKED = (
     "SELECT ?b { :n1 :knows+ ?b }",
     "SELECT DISTINCT ?o { { ?s :knows ?o } UNION { ?s :name ?o } MINUS { ?o :age 25 } }",
     "SELECT * { ?s ?p ?o FILTER NOT EXISTS { ?s :says ?x } }",
+    "SELECT * { ?a :name ?n FILTER (STRLEN(?n) > 1) }",
+    "SELECT * { { SELECT ?a (COUNT(*) AS ?c) { ?a :knows ?b } GROUP BY ?a } { SELECT ?a { ?a :age ?x } LIMIT 99 } }",
 )
 
 
@@ -203,7 +205,8 @@ def _keep_a_path() -> None:
 
 def _ask(client: Any) -> None:
     for text in ASKED:
-        result = client.query(_PREFIX + text)
+        client.query(_PREFIX + text)
+        result = client.query(_PREFIX + text)  # by a program
         for format in ("tsv", "json"):
             result.serialize(format)
 

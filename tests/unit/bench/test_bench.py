@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from wukongs.bench.__main__ import main
+from wukongs.bench.continuous.ticks import SHAPES
 from wukongs.bench.harness import Report, WrongAnswer, markdown_table, repeat, summary
 from wukongs.bench.lsbench.data import DAY_MS, StreamData, rename_entities
 
@@ -29,10 +30,15 @@ def run(folder: Path, *arguments: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_continuous_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
     found = run(tmp_path, "continuous")
-    once, shares, mixed, compiled, registration, sharing = found["tables"].values()
+    once, shares, operators, ticks, mixed, compiled, registration, sharing = found["tables"].values()
     assert [row["query"] for row in once] == ["L1", "L2", "L3"]
     assert all(0 < row["engine part p50"] < row["firing p50"] for row in once)
     assert all(0 < row["1 %"] <= row["50 %"] <= row["100 %"] for row in shares)
+    assert [row["operator"] for row in operators] == list(SHAPES)
+    assert all(0 < row["execution p50"] < row["firing p50"] and row["rows"] > 0 for row in operators)
+    cases = ["nothing comes", "streams", "streams", "L1", "L4", "6 queries", "200 queries", "COUNT(*)"]
+    found_cases = [row["tick"] for row in ticks if row["thread"] == "all"]
+    assert [at.startswith(case) for at, case in zip(found_cases, cases, strict=True)] == [True] * len(cases)
     assert all(row["executions/s"] > 0 for row in mixed)
     assert [row["kernel calls"] for row in sharing] == [30, 1, 30, 1, 1]
     assert [row["query"] for row in compiled] == ["L1", "L2", "L3"]

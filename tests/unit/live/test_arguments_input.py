@@ -46,7 +46,7 @@ def test_what_is_bound_and_unbound() -> None:
             if held:
                 assert decimal_parts(rows._ids)[0].tolist() == [*held]
                 is_shared = {a for a, _ in held.values()} == {names[0]}
-                assert len(rows._bound.hidden) == (1 if is_shared else 2)
+                assert len(rows.bound.hidden) == (1 if is_shared else 2)
         arguments.close()
         core.registry.release(first)
         assert engine.stats()["terms"] == before

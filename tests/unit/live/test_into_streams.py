@@ -445,6 +445,7 @@ def test_a_stream_without_a_tuple_does_not_stand_at_wall_time() -> None:
         assert engine.stats()["streams"][MADE]["closed_ms"] is None
         clock = engine.stream("http://ex/clock", batch_ms=10)
         clock.advance(0)
+        engine.settle(30)  # the clock stands before the change comes
         engine.update(f"{EX}INSERT DATA {{ :a :p :b }}")
         clock.advance(100)
         engine.settle(30)

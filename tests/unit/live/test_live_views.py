@@ -13,7 +13,7 @@ import pytest
 import wukongs
 from tests.live_views import EX, FIRST, PAIRS, Row, joining, read, register, rows, update
 from wukongs.incremental import cuts
-from wukongs.live.views import following_view, live_view
+from wukongs.live.views import following_view, live_view, runner
 from wukongs.query.execution import argument_rows
 from wukongs.store import trace
 
@@ -264,10 +264,12 @@ def test_computed_terms_that_nobody_needs_are_forgotten(
         "SELECT ?y WHERE { :a :p+ ?y }",
     ],
 )
-def test_a_change_of_more_triples_than_are_kept_compares_two_contents(
-    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, text: str
+@pytest.mark.parametrize("is_compared", [False, True])
+def test_a_change_of_more_triples_than_are_kept_is_followed_or_compares_two_contents(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, text: str, *, is_compared: bool
 ) -> None:
     monkeypatch.setattr(trace, "SEALED_ROWS_MAX", 2)
+    monkeypatch.setattr(runner, "is_large", lambda change, before: is_compared and change > 2)
     view, anew = register(engine, text), list[int]()
     right = following_view.View.advance_anew
 
@@ -289,7 +291,7 @@ def test_a_change_of_more_triples_than_are_kept_compares_two_contents(
             found.update(rows(report))
         content = view.content().texts()
         assert +found == Counter(tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in content)
-    assert len(anew) == 2
+    assert len(anew) == (2 if is_compared else 0)
 
 
 def test_an_update_does_not_wait_for_views(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:

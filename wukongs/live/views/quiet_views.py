@@ -6,18 +6,21 @@ shapes and the other views cost that it concerns, however many there are."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from wukongs.csparql.algebra import Query
-from wukongs.incremental.interests import Key
+from wukongs.incremental.interests import End, Key
 from wukongs.incremental.versions import TRIPLES_MAX, Change
 from wukongs.live.core import Core
 from wukongs.live.views.shared_views import SharedViews, SharingView
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_log import Position, ViewLog
+from wukongs.store.dtypes import Int64Array
 
 
 class MovedView(SharingView, Protocol):
@@ -64,6 +67,8 @@ class QuietViews(Generic[V]):
         self._by_key: defaultdict[Key, dict[V | SharedViews[V], int]] = defaultdict(dict)
         """Which views a triple concerns; those that move together as one, with the number of views that have the
         key."""
+        self._ends = Counter[str | None]()
+        """The number of these keys, by their ends."""
         self._shapes: WeakValueDictionary[Query, SharedViews[V]] = WeakValueDictionary()
         """Those of all views that have been quiet."""
 
@@ -125,6 +130,7 @@ class QuietViews(Generic[V]):
     def _index(self, keys: Iterable[Key], holder: V | SharedViews[V]) -> None:
         for key in keys:
             known = self._by_key[key]
+            self._ends[key.end] += not known
             known[holder] = known.get(holder, 0) + 1
 
     def _unindex(self, keys: Iterable[Key], holder: V | SharedViews[V]) -> None:
@@ -135,6 +141,7 @@ class QuietViews(Generic[V]):
                 del known[holder]
             if not known:
                 del self._by_key[key]
+                self._ends[key.end] -= 1
 
     def give(self, view: V) -> None:
         """Have a view be awake, with a hold of its snapshot."""
@@ -176,7 +183,7 @@ class QuietViews(Generic[V]):
             groups = [group for group in list(self._shapes.values()) if group.is_shared and group.members]
             return [view for view in self._keys if self.shared(view) is None], groups
         found = dict[V | SharedViews[V], int]()
-        for key in _keys_of(change):
+        for key in _keys_of(change, self._ends):
             if (holders := self._by_key.get(key)) is not None:
                 found |= holders
         groups = [one for one in found if isinstance(one, SharedViews)]
@@ -192,10 +199,16 @@ class QuietViews(Generic[V]):
             log.note_progress()
 
 
-def _keys_of(change: Change) -> Iterable[Key]:
-    """Return the keys of all triples that were inserted or deleted."""
-    found = {Key(None): None}
-    for subject, predicate, object_ in zip(*(column.tolist() for column in change.quads[1:]), strict=True):
-        for of in (None, predicate):
-            found[Key(of)] = found[Key(of, "subject", subject)] = found[Key(of, "object", object_)] = None
-    return found
+def _keys_of(change: Change, ends: Counter[str | None]) -> Iterator[Key]:
+    """Iterate over the keys of all triples that were inserted or deleted. ends: the number of keys in use by their
+    ends; keys of no other end are left out."""
+    _, subjects, predicates, objects = change.quads
+    yield Key(None)
+    yield from map(Key, np.unique(predicates).tolist())
+    of_ends: tuple[tuple[End, Int64Array], ...] = ("subject", subjects), ("object", objects)
+    for end, terms in of_ends:
+        if ends[end]:
+            for predicate, term in dict.fromkeys(zip(predicates.tolist(), terms.tolist(), strict=True)):
+                yield Key(predicate, end, term)
+            for term in np.unique(terms).tolist():
+                yield Key(None, end, term)

@@ -5,6 +5,7 @@ change from there is computed once."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -48,6 +49,14 @@ from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
 
 log = logging.getLogger("wukongs")
+SMALL_CHANGE = 1 << 14
+"""Quads of a change that views follow in any case."""
+
+
+def is_large(change: int, before: int) -> bool:
+    """Return whether evaluating two contents is less work than following a change. Both in quads, inserted and deleted;
+    before: those of the graph before the change."""
+    return change > max(SMALL_CHANGE, before)
 
 
 def _logged(core: Core, folder: DataFolder, news: dict[int, Any]) -> Callable[[], object]:
@@ -560,8 +569,14 @@ class Views:
         return compute
 
     def _change_here(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
-        entries = self._core.arrangement.trace.between(after.sn, to.sn)
-        return lambda: None if entries is None else Change.of(after.stored, to.stored, entries)
+        trace = self._core.arrangement.trace
+        entries = trace.between(after.sn, to.sn)
+        if entries is None:  # too large for the trace to keep as sealed; handles keep both SNs apart
+            with contextlib.suppress(CompactedError):
+                entries = trace.merged_between(after.sn, to.sn)
+        if entries is None or is_large(sum(map(len, entries)), sum(map(len, after.stored.batches))):
+            return lambda: None
+        return lambda: Change.of(after.stored, to.stored, entries)
 
     def _change_of_all(self, after: Snapshot, to: Snapshot, reach: Reach) -> Callable[[], Change | None]:
         """Return what finds the change over all nodes of a cluster, for the predicates that some view reads. This node
