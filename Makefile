@@ -21,7 +21,7 @@ help:
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
 	@echo 'make faults-pipeline  RUNS=200 lives of writers, nodes and Spark that are killed (an hour; SEED=n repeats a run)'
 	@echo 'make faults-cluster  FAULTS=200 random faults at the processes of a cluster (half an hour; SEED=n repeats a run)'
-	@echo 'make faults-minutes  the same for MINUTES=10, as CI runs it after its tests'
+	@echo 'make faults-minutes  the same for MINUTES=5, as CI runs it after its tests'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
 	@echo 'make fuzz-views CONTENTS=100000 contents of live views, against pyoxigraph and the definitions'
 	@echo 'make fuzz-windows WINDOWS=100000 windows of continuous queries, made for each mechanism, against pyoxigraph'
@@ -152,7 +152,7 @@ faults-cluster: $(READY)
 	$(PY) -m pytest -s -m slow -o faulthandler_timeout=0 tests/faults/test_random_faults.py
 
 # Once the minutes are over, a last fault is healed and all is compared: five minutes more at most.
-faults-minutes: MINUTES = 10
+faults-minutes: MINUTES = 5
 faults-minutes: $(READY)
 	@WUKONGS_CLUSTER_MINUTES=$(MINUTES) WUKONGS_FAULTS_SEED=$(SEED) timeout --kill-after=10 $$(($(MINUTES) * 60 + 300)) \
 	$(PY) -m pytest -s -m slow -o faulthandler_timeout=0 tests/faults/test_random_faults.py

@@ -18,5 +18,5 @@ if __name__ == "__main__":
     with wukongs.connect(address, silence_s=60) as node:  # it is killed and started again meanwhile
         addresses = node.listen().split(",")
     print("ready", flush=True)
-    with IngestLink(addresses, timeout_s=30) as link:
+    with IngestLink(addresses, timeout_s=120) as link:  # on a busy machine five lives of the node may take a minute
         replay(streams, link, PipelineConfig(rows_per_epoch=int(rows_per_epoch), align_ms=100))

@@ -3,7 +3,7 @@ acknowledged is lost, no window is missing, one that comes twice comes with equa
 are linearizable (a history that is not is kept in build/histories).
 
 A handful here; `make faults-cluster FAULTS=200` makes as many as one likes, SEED=n the same ones again;
-`make faults-minutes MINUTES=10` as many as come in that time.
+`make faults-minutes MINUTES=5` as many as come in that time.
 """
 
 from __future__ import annotations

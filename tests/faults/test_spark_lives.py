@@ -241,6 +241,7 @@ def test_a_run_whose_jvm_is_killed_says_so_and_one_without_spark_goes_on(folder:
         life.close()
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_stopped_run_sums_up_and_the_next_one_goes_on(folder: Path) -> None:
     life = lived(folder, 2)

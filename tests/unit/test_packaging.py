@@ -121,6 +121,7 @@ def test_a_wheel_brings_one_name_and_all_packages(wheel: Path, copy: Path, proje
     assert {Path(name) for name in names} == ours | linked | console | rules | queries | tpch | others
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_an_installed_package_runs_benchmarks(
     wheel: Path, users: Path, tmp_path_factory: pytest.TempPathFactory

@@ -34,7 +34,7 @@ def test_each_test_is_in_a_tier_that_ci_runs(project_root: Path) -> None:
     assert re.findall(r"^make .*", (project_root / ".ci" / "run").read_text(), re.MULTILINE) == [
         "make test",
         "make test-ci",
-        "make faults-minutes MINUTES=10 SEED=1",
+        "make faults-minutes MINUTES=5 SEED=1",
     ]
 
 
@@ -47,7 +47,7 @@ def test_every_number_of_examples_depends_on_the_tier() -> None:
     ("tier", "counts"),
     [
         ("fast", {1: 1, 6: 5, 100: 20}),
-        ("ci", {1: 1, 6: 5, 100: 50}),
+        ("ci", {1: 1, 6: 5, 100: 30}),
         ("all", {1: 5, 6: 30, 100: 500}),
     ],
 )

@@ -105,6 +105,7 @@ def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(
     assert [time for time, _ in node.tuples["http://ex/s"]] == times
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.spark
 def test_executors_may_be_jvms_of_their_own(tmp_path: Path) -> None:

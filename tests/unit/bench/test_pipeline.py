@@ -65,6 +65,7 @@ def test_an_unknown_question_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "no question 'speed'" in capsys.readouterr().err
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.spark
 def test_through_spark_it_passes_all_milestones_and_counts_all_rows(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_every_experiment_of_lsbench_runs(whole: Path) -> None:
     lines = lines_in(whole / "lsbench")
@@ -133,6 +134,7 @@ def test_every_experiment_of_lsbench_runs(whole: Path) -> None:
     assert {(line["experiment"], line["engine"]) for line in skipped} == {("one-shot-with-streams", "pyoxigraph")}
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_soak_tells_what_it_had_over_time_and_what_grew(whole: Path) -> None:
     lines = [line for line in lines_in(whole / "lsbench") if line["experiment"] == "soak"]
@@ -175,6 +177,7 @@ def test_a_sample_in_which_no_window_came_has_no_latency(tmp_path: Path) -> None
     assert soak.medians_of("latency", run.minutes, run.samples) == []
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_many_queries_are_measured_from_tables_and_one_by_one(whole: Path) -> None:
     lines = [line for line in lines_in(whole / "lsbench") if line["experiment"] == "queries"]
@@ -321,6 +324,7 @@ def test_the_cost_of_durability_and_recovery_are_measured(tmp_path: Path, monkey
     assert line["skipped"].startswith("answers otherwise: ")
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_composite_of_spark_and_a_store_answers_as_the_engine_does(tmp_path: Path) -> None:
@@ -344,6 +348,7 @@ def test_without_java_the_composite_is_told_to_be_missing(tmp_path: Path, monkey
         assert line["skipped"].startswith("missing: Spark: the pipeline needs Java ")
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.spark
 def test_streams_that_enter_through_spark_are_measured_and_checked(
@@ -393,6 +398,7 @@ def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
     assert all(line["skipped"].startswith("the streams are too short: 0 ms at this rate") for line in lines.values())
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_interactive_queries_are_measured_and_checked(whole: Path) -> None:
     everything = lines_in(whole / "interactive")
@@ -411,6 +417,7 @@ def test_interactive_queries_are_measured_and_checked(whole: Path) -> None:
     assert lines_in(whole / "interactive") == everything, "nothing is measured again"
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_shared_arrangements_are_measured_and_checked(whole: Path) -> None:
     found: dict[tuple[str, str, str], list[Line]] = {}
@@ -434,6 +441,7 @@ def test_shared_arrangements_are_measured_and_checked(whole: Path) -> None:
     assert [line["case"]["seeds"] for line in found["join-proportionality", "join", "execution"]] == [1, 10, 100, 1000]
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", ["lsbench", "citybench", "interactive", "views"])
 def test_the_page_of_a_run_has_a_table_and_pictures_of_each_experiment(whole: Path, benchmark: str) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tests.clusters import PATIENT, cluster, cut_off, start_again
-from tests.fuzz import SEED, scaled
+from tests.fuzz import SEED, first_and_rare, scaled
 from tests.oracles.rules import Program, Triple
 from tests.rule_programs import GRAPH, random_triple
 from tests.unit.cluster.test_rules import COPY, GRAPHS, KINDS, PART_OF, SETTLE_S, Story, Views, pairs, update, views
@@ -220,7 +220,7 @@ def test_what_streams_store_is_followed_at_each_sn(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_checkpoints", [False, True])
+@pytest.mark.parametrize("has_checkpoints", first_and_rare([True, False]))
 def test_nodes_with_data_folders_go_on_with_what_streams_store(tmp_path: Path, has_checkpoints: bool) -> None:
     """The power fails with stream batches that nobody has seen yet."""
     story = StreamStory(5 + has_checkpoints)
@@ -240,6 +240,7 @@ def test_nodes_with_data_folders_go_on_with_what_streams_store(tmp_path: Path, h
                 cut_off(nodes)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_nodes_that_begin_anew_take_over_what_streams_store() -> None:
     """Each node is away for a while, the leader too."""
@@ -300,7 +301,7 @@ class Rush:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(scaled(3)))
+@pytest.mark.parametrize("seed", first_and_rare(range(scaled(3))))
 def test_nobody_reads_a_tuple_without_what_follows_while_all_goes_on(seed: int) -> None:
     story = StreamStory(seed)
     with wired(3, 2 - seed % 2) as wires:
@@ -586,7 +587,7 @@ def test_a_change_that_takes_long_is_not_overtaken_for_ever(monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(scaled(2)))
+@pytest.mark.parametrize("seed", first_and_rare(range(scaled(2))))
 def test_streams_go_on_when_the_leader_dies(seed: int) -> None:
     """In the middle of what it follows, with changes and readers at the others."""
     random, story = Random(seed), StreamStory(seed)
