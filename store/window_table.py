@@ -64,8 +64,6 @@ class WindowTable:
     def __init__(self) -> None:
         self.version = 0
         self.changes: list[int] = []
-        self.writes: list[int] = []
-        """How often the batches of each window have been written: it tells what a window has from what it had."""
         self.head = np.zeros(HEAD_WIDTH, np.int64)
         self.address: int = self.head.ctypes.data
         self._batches: list[BatchSet] = []
@@ -100,7 +98,6 @@ class WindowTable:
         self._rooms[number:] = [(0, 0)]
         self._noted[number:] = [0]
         self.changes[number:] = [0]
-        self.writes[number:] = [0]
         self._accesses[number:] = [{}]
         self._wanted[number:] = [_NONE]
         self._batches.append(EMPTY)
@@ -133,7 +130,6 @@ class WindowTable:
         before = self._batches[number]
         if batches is before:
             return
-        self.writes[number] += 1
         first, room = self._rooms[number]
         count, wanted = len(batches.batches), self._wanted[number]
         if batches.goes_on is before.mark and count <= room:

@@ -1,4 +1,4 @@
-"""Compiled plans over the windows of the same engine: L1-L3 alone, and many in one call on one thread and on two."""
+"""Programs over the windows of the same engine: L1-L3 alone, and many in one call on one thread and on two."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -20,23 +21,34 @@ from wukongs.bench.harness import Report, summary
 from wukongs.bench.lsbench.data import IRI
 from wukongs.bench.lsbench.queries import BenchQuery
 from wukongs.bench.store.injection import BATCH_MS
-from wukongs.csparql.algebra import Bgp, StreamWindow
+from wukongs.csparql.algebra import Bgp, Project, Query, StreamWindow
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import Term, Variable
 from wukongs.live.core import Core
 from wukongs.query.limits import Limits
-from wukongs.query.plans.compiled import Columns, CompiledQueries, CompiledQuery, Windows, Workspace
+from wukongs.query.plans.compiled import Columns, Windows, Workspace
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.programs.arena import Arena
+from wukongs.query.programs.program import Program, run_together
 from wukongs.query.terms.decoding import column_texts
-from wukongs.query.terms.query_terms import ConstantIds
+from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.term_registry import TermReader
 from wukongs.store.window_table import WindowTable
 
 ALONE = "Compiled L1-L3 once per window after injection, microseconds"
 ROUNDS = 50
 _ROW = Variable(".row")
 _CONSTANT = Variable(".constant")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A query for many users. rows : int64[n, 2]: the number of each user, and its term."""
+
+    program: Program
+    rows: Int64Array
 
 
 @dataclass(slots=True)
@@ -51,40 +63,33 @@ class Tables:
     def __post_init__(self) -> None:
         self.stored = self.table.add()
 
-    def compiled(self, text: str, workspace: Workspace) -> CompiledQuery:
+    def compiled(self, text: str, memory: tuple[Workspace, Arena]) -> Program:
         """Compile the text of a registered query."""
-        query = rewrite(parse_query(text))
-        numbers = {window: self._number(window) for window in query.dataset.windows}
-        windows = Windows(self.table, self.stored, numbers)
-        found = CompiledQuery.of(query, windows, ConstantIds(self.core.registry), PlanMemo(), workspace)
-        assert found is not None, text
-        return found
+        return self._program(rewrite(parse_query(text)), memory)
 
-    def group(self, query: BenchQuery, users: Sequence[str], workspace: Workspace) -> CompiledQuery:
+    def _program(self, query: Query, memory: tuple[Workspace, Arena], arguments: tuple[Variable, ...] = ()) -> Program:
+        numbers = {window: self._number(window) for window in query.dataset.windows}
+        windows, registry = Windows(self.table, self.stored, numbers), self.core.registry
+        return Program(query, windows, ConstantIds(registry), PlanMemo(), *memory, registry, arguments)
+
+    def group(self, query: BenchQuery, users: Sequence[str], memory: tuple[Workspace, Arena]) -> Group:
         """Compile L1, L2 or L3 for many users at once: each row tells the number of its user, too."""
-        one = self.compiled(text_of(query, users[0], query.name), workspace)
+        one = rewrite(parse_query(text_of(query, users[0], query.name)))
         names = [constant_of(query, user) for user in users]
+        assert isinstance(one.pattern, Project), query
+        assert isinstance(one.pattern.pattern, Bgp), query
         patterns = [
             replace(pattern, subject=_CONSTANT)
             if pattern.subject == Term(names[0])
             else replace(pattern, object=_CONSTANT)
             if pattern.object == Term(names[0])
             else pattern
-            for pattern in one.wanted.bgp.patterns
+            for pattern in one.pattern.pattern.patterns
         ]
-        found = CompiledQuery(
-            one.clause,
-            (_ROW, *one.variables),
-            FilteredBgp(Bgp(tuple(patterns))),
-            (_ROW, _CONSTANT),
-            one.windows,
-            one.resolve,
-            PlanMemo(),
-            workspace,
-        )
+        asked = replace(one, pattern=replace(one.pattern, pattern=Bgp(tuple(patterns))))
         ids = [self.core.registry.resolve(name) for name in names]
-        found.start_from([np.arange(len(users)), np.array(ids)])
-        return found
+        rows = np.stack((np.arange(len(users)), np.array(ids, np.int64)), axis=1)
+        return Group(self._program(asked, memory, (_ROW, _CONSTANT)), rows)
 
     def _number(self, window: StreamWindow) -> int:
         for known, number in self.numbers.items():
@@ -103,11 +108,11 @@ class Tables:
 
 def bench_compiled(report: Report, replay: Replay, window_count: int, warm_up: int) -> None:
     """Add a row for each of L1-L3, alone."""
-    core, user, workspace = replay.engine._core, replay.workload.posters[0], Workspace()
+    core, user, memory = replay.engine._core, replay.workload.posters[0], (Workspace(), Arena())
     core.streams[IRI["PO"]].ring.index_windows(WINDOW_BATCHES)
     for query in SMALL:
         tables = Tables(core)
-        one = tables.compiled(text_of(query, user, query.name), workspace)
+        one = tables.compiled(text_of(query, user, query.name), memory)
         times: dict[str, list[float]] = {name: [] for name in ("table", "engine", "all", "warm engine", "warm all")}
         rows = []
         gc.collect()
@@ -124,8 +129,7 @@ def bench_compiled(report: Report, replay: Replay, window_count: int, warm_up: i
                             times[name].append(value)
         finally:
             gc.enable()
-        found = one.run(Limits)
-        assert found is not None, query
+        found = _run(one, core.registry.snapshot_reader())
         expected = replay.workload.answer(query.name, user, replay.number)
         report.check(f"compiled {query.name}, {at_ms} ms, as sets", True, _texts(found, core) == expected)
         report.add(
@@ -140,16 +144,33 @@ def bench_compiled(report: Report, replay: Replay, window_count: int, warm_up: i
         )
 
 
-def _three_times(one: CompiledQuery, tables: Tables, at_ms: int, probe: Probe) -> dict[str, float]:
+def _run(one: Program, reader: TermReader, rows: Int64Array | None = None) -> Columns:
+    """Return the columns of a program of triple patterns, which needs no terms."""
+    found = one.run(reader, _no_terms, Limits, rows)
+    assert found is not None, one.query
+    return found.columns
+
+
+def _no_terms() -> QueryTerms:
+    raise AssertionError("triple patterns need no terms")
+
+
+def _run_many(programs: Sequence[Program], reader: TermReader) -> list[Int64Array]:
+    """Return the rows of programs that have run before."""
+    found = [rows for rows in run_together(programs, reader) if rows is not None]
+    assert len(found) == len(programs)
+    return found
+
+
+def _three_times(one: Program, tables: Tables, at_ms: int, probe: Probe) -> dict[str, float]:
     """Write the windows and run a query; return the microseconds of its first and third run."""
     began = time.perf_counter()
     tables.tick(at_ms)
-    told = {"table": (time.perf_counter() - began) * 1e6}
+    told, reader = {"table": (time.perf_counter() - began) * 1e6}, tables.core.registry.snapshot_reader()
     for number in range(WARM_RUNS):
         before, began = probe.engine_us, time.perf_counter()
-        found = one.run(Limits)
+        found = _run(one, reader)
         took = (time.perf_counter() - began) * 1e6
-        assert found is not None, at_ms
         told["rows"] = len(found[0])
         if number in (0, WARM_RUNS - 1):
             prefix = "warm " if number else ""
@@ -171,38 +192,37 @@ def bench_compiled_mix(report: Report, replay: Replay, query_count: int, rounds:
     tables = Tables(core)
     at_ms = replay.step()
     for threads in (1, 2):
-        spaces = [Workspace() for _ in range(threads)]
-        many = [
-            CompiledQueries([tables.compiled(text_of(query, user, "q"), space) for query, user in asked], space)
-            for space in spaces
+        memories = [(Workspace(), Arena()) for _ in range(threads)]
+        many = [[tables.compiled(text_of(query, user, "q"), memory) for query, user in asked] for memory in memories]
+        groups = [
+            [tables.group(query, list(counts), memory) for query, counts in by_query.items()] for memory in memories
         ]
         with core.lock:
             tables.tick(at_ms)
-            answers, *_ = (one.run(Limits) for one in many)
-            for number, (query, user) in enumerate(asked[:CHECKED_QUERIES]):
-                found = answers.columns(number)
-                assert found is not None, query
+            reader = core.registry.snapshot_reader()
+            for one in chain(*many):
+                _run(one, reader)
+            answers, *_ = (_run_many(programs, reader) for programs in many)
+            for rows, (query, user) in zip(answers[:CHECKED_QUERIES], asked, strict=False):
                 expected = replay.workload.answer(query.name, user, replay.number)
-                report.check(f"compiled {query.name} for {user}, as sets", True, _texts(found, core) == expected)
-            rate = query_count * rounds * threads / _seconds([partial(one.run, Limits) for one in many], rounds)
-        row = {"queries": query_count, "constants": len(set(users)), "rows of a window": int(answers.counts.sum())}
-        report.add(MIXED, {"way": f"compiled, one call, threads: {threads}", **row, "executions/s": rate})
-        groups = [[tables.group(query, list(counts), space) for query, counts in by_query.items()] for space in spaces]
-        together = [CompiledQueries(group, space) for group, space in zip(groups, spaces, strict=True)]
-        with core.lock:
-            found_rows = 0
-            answers, *_ = (one.run(Limits) for one in together)
-            for number, counts in enumerate(by_query.values()):
-                found = answers.columns(number)
-                assert found is not None, number
-                per_row = np.array(list(counts.values()))
-                found_rows += int(per_row[found[0]].sum())
-            report.check(
-                f"compiled groups, threads: {threads}, rows of all queries", row["rows of a window"], found_rows
-            )
-            calls = [partial(one.run, Limits) for one in together]
+                report.check(f"compiled {query.name} for {user}, as sets", True, _texts(tuple(rows), core) == expected)
+            calls = [partial(_run_many, programs, reader) for programs in many]
             rate = query_count * rounds * threads / _seconds(calls, rounds)
-        report.add(MIXED, {"way": f"compiled, in groups, threads: {threads}", **row, "executions/s": rate})
+            row_count = sum(rows.shape[1] for rows in answers)
+            row = {"queries": query_count, "constants": len(set(users)), "rows of a window": row_count}
+            report.add(MIXED, {"way": f"programs, one call, threads: {threads}", **row, "executions/s": rate})
+            found_rows = 0
+            for group, counts in zip(groups[0], by_query.values(), strict=True):
+                numbers, *_ = _run(group.program, reader, group.rows)
+                found_rows += int(np.array(list(counts.values()))[numbers].sum())
+            report.check(f"programs of groups, threads: {threads}, rows of all queries", row_count, found_rows)
+            rate = query_count * rounds * threads / _seconds([partial(_run_all, own, reader) for own in groups], rounds)
+        report.add(MIXED, {"way": f"programs of groups, threads: {threads}", **row, "executions/s": rate})
+
+
+def _run_all(groups: Sequence[Group], reader: TermReader) -> None:
+    for group in groups:
+        _run(group.program, reader, group.rows)
 
 
 def _seconds(calls: Sequence[Callable[[], object]], rounds: int) -> float:

@@ -15,9 +15,8 @@ from wukongs.live.query_firings import QueryFirings
 KERNELS = (
     ("wukongs.query.plans.plan_runner", "run_plan"),
     ("wukongs.query.plans.compiled", "run_call"),
-    ("wukongs.query.plans.compiled", "run_calls"),
     ("wukongs.query.plans.deltas", "go_on"),
-    ("wukongs.query.programs.program", "run_program"),
+    ("wukongs.query.programs.program", "run_programs"),
 )
 """The calls in which plans run: a module, and the name by which it calls the kernel."""
 

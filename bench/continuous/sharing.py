@@ -16,8 +16,8 @@ import numpy as np
 import wukongs
 from wukongs.bench.harness import Report, summary
 from wukongs.bench.store.injection import BATCH_MS
-from wukongs.live import compiled_firings, injector, joined_queries
-from wukongs.query.plans import compiled
+from wukongs.live import injector, joined_queries, joint_firings
+from wukongs.query.programs import program
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,12 +34,12 @@ Event = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Way:
     """queries : the predicates of the first and second pattern, and the user of the first, of each; alone_max: as
-    joined_queries.ALONE_MAX; together_max: compiled queries of one call, as compiled_firings.FIRINGS_MAX."""
+    joined_queries.ALONE_MAX; together_max: programs of one call, as joint_firings.FIRINGS_MAX."""
 
     name: str
     queries: Sequence[tuple[int, int, int]]
     alone_max: int
-    together_max: int = compiled_firings.FIRINGS_MAX
+    together_max: int = joint_firings.FIRINGS_MAX
 
 
 def bench_sharing(report: Report, query_count: int, batch_rows: int, window_count: int) -> None:
@@ -109,17 +109,15 @@ def _shared_as(way: Way) -> Iterator[list[str]]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(joined_queries, "ALONE_MAX", way.alone_max))
         stack.enter_context(patch.object(injector, "FIRINGS_MAX", way.together_max))
-        for name in ("run_call", "run_calls"):
-            kernel = getattr(compiled, name)
-            stack.enter_context(patch.object(compiled, name, _noting(counted, name, kernel)))
+        stack.enter_context(patch.object(program, "run_programs", _noting(counted, vars(program)["run_programs"])))
         yield counted
 
 
-def _noting(counted: list[str], name: str, kernel: object) -> object:
+def _noting(counted: list[str], kernel: object) -> object:
     assert callable(kernel)
 
     def run(*arguments: object) -> object:
-        counted.append(name)
+        counted.append("run_programs")
         return kernel(*arguments)
 
     return run

@@ -58,6 +58,7 @@ from wukongs.live import answering, joined_queries
 from wukongs.query.mechanisms import Mechanism as M
 from wukongs.query.paths import kept_paths
 from wukongs.query.plans import deltas
+from wukongs.query.programs import program
 from wukongs.store import membership
 
 SHARE_MIN, SHARE_ALL_MIN = 0.05, 0.005
@@ -342,7 +343,7 @@ def make_paths(rng: random.Random) -> Plan:
 
 
 def make_compiled(rng: random.Random) -> Plan:
-    """One query, which shares no kernel call with others."""
+    """One query of patterns, which shares no kernel call with others."""
 
     def make(clause: Clause, number: int) -> Asked:
         variables, where = rng.choice([pairs, states, states])(rng, clause)
@@ -380,7 +381,8 @@ def make_together(rng: random.Random) -> Plan:
         variables, where = rng.choice([pairs, singles])(rng, clause)
         return Asked(f"q{number}", clause, " ".join(variables), where)
 
-    return sensor_life(rng, make, forced(rng, 0.0, 0.9), (2, 3, 4), 6)
+    constants = [*forced(rng, 0.0, 0.9), (program, "TOGETHER_S", rng.choice([program.TOGETHER_S, 60.0, 60.0]))]
+    return sensor_life(rng, make, constants, (2, 3, 4), 6)
 
 
 def alike(rng: random.Random, clause: Clause, count: int, shape: str) -> list[Asked]:
@@ -434,7 +436,7 @@ def make_twins(rng: random.Random) -> Plan:
     queries = [Asked(f"q{number}", clause, head, where, is_computed=True) for number in range(3)]
     other, there = singles(rng, clause)
     queries.append(Asked("q3", clause, " ".join(other), there))
-    unlike = "(COUNT(DISTINCT *) AS ?n)"  # no program has it: the executor finds the same patterns below it
+    unlike = "(COUNT(DISTINCT *) AS ?n)"
     queries.append(Asked("q4", clause, unlike, where, is_computed=True))
     for number, own in enumerate((variables[0], variables[-1]), 5):
         queries.append(Asked(f"q{number}", clause, f"{own} {unlike}", where, f"GROUP BY {own}", is_computed=True))
@@ -503,12 +505,12 @@ MIXES: dict[str, Mix] = {
     "ranked": Mix(make_ranked, (M.LIMITS, M.GROUPS, M.DISTINCT), 2),
     "stored": Mix(make_stored, (M.JOINS, M.CHANGES, M.SEARCHED), 5),
     "paths": Mix(make_paths, (M.PATHS,), 3),
-    "compiled": Mix(make_compiled, (M.COMPILED,), 3),
-    "program": Mix(make_program, (M.PROGRAM,), 4),
+    "compiled": Mix(make_compiled, (M.PROGRAM,), 3),
+    "program": Mix(make_program, (M.PROGRAM, M.TOGETHER), 4),
     "together": Mix(make_together, (M.TOGETHER,), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),
-    "twins": Mix(make_twins, (M.CACHED, M.SHARED), 1),
+    "twins": Mix(make_twins, (M.CACHED,), 1),
     "silence": Mix(make_silence, (M.CACHED,), 1),
     "begun": Mix(make_begun, (M.BINDINGS_ANEW,), 1),
 }

@@ -14,8 +14,8 @@ from typing import Any
 from unittest import mock
 
 from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.live import joint_firings
 from wukongs.live.query_firings import QueryFirings
-from wukongs.query.plans.compiled import CompiledQueries
 
 ALL = (
     "query/counted_rows.py", "query/rows.py", "query/binding_table.py", "query/plans/compiled.py",
@@ -29,8 +29,8 @@ ALL = (
     "query/operators/aggregates.py", "query/operators/operators.py",
     "query/paths/forest.py", "query/paths/kept_paths.py", "query/paths/paths.py", "query/paths/path_search.py",
     "query/paths/reach.py",
-    "live/answer_cache.py", "live/answering.py", "live/compiled_firings.py", "live/reporting.py",
-    "store/window_table.py",
+    "live/answer_cache.py", "live/answering.py", "live/joint_firings.py", "live/reporting.py",
+    "query/programs/program.py", "query/programs/compile.py", "query/programs/memo.py", "store/window_table.py",
 )  # fmt: skip
 """The files that take part in a firing."""
 SHARE = 0.3
@@ -84,7 +84,7 @@ def failing(rng: random.Random, files: tuple[str, ...], lines_max: int) -> Itera
     the begin of a firing."""
     failures = Failures(rng, files, lines_max)
 
-    def armed(owner: type, name: str) -> Any:
+    def armed(owner: object, name: str) -> Any:
         function = getattr(owner, name)
 
         def call(*given: Any, **named: Any) -> Any:
@@ -99,7 +99,7 @@ def failing(rng: random.Random, files: tuple[str, ...], lines_max: int) -> Itera
 
         return mock.patch.object(owner, name, call)
 
-    places = (QueryFirings, "_execute"), (CompiledQueries, "run")
+    places = (QueryFirings, "_execute"), (joint_firings, "run_together")
     with ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(armed(owner, name))

@@ -173,6 +173,20 @@ def use_kernels() -> None:
             _ask(client)
     _keep_a_path()
     _follow_rules()
+    _fire_together()
+
+
+def _fire_together() -> None:
+    """Have an engine fire queries that are due at one time, as a node of a cluster that holds a share does not."""
+    window = f"FROM NAMED STREAM <{EX}s> [RANGE 100ms STEP 100ms]"
+    with wukongs.Engine() as engine:
+        stream = engine.stream(f"{EX}s", timing=True, batch_ms=100)
+        for name, head in (("a", "?a ?post"), ("b", "?post")):
+            engine.register(f"REGISTER QUERY {name} AS {_PREFIX}SELECT {head} {window} WHERE {{ {_SAYS} }}")
+        for number in range(1, 4):
+            stream.push(_said(number))
+            stream.advance(100 * number)
+            engine.settle(COMPILE_S)
 
 
 def _follow_rules() -> None:

@@ -67,7 +67,7 @@ from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits, current
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.operators import operators as tables
-from wukongs.query.plans.compiled import CompiledQuery
+from wukongs.query.plans.compiled import CompiledPatterns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.deltas import DeltaClause, is_worth_it
 from wukongs.query.plans.window_changes import Moves
@@ -219,7 +219,7 @@ class Part:
             return False
         if self.is_split and self.estimated_rows < JOINED_MIN:
             return False
-        return is_worth_it(self.estimated_rows if self.node is not None else self.joins[0].join.estimated_rows)
+        return is_worth_it(self.estimated_rows)
 
     def fall_behind(self) -> None:
         """Note that what is above the leaves has not followed them."""
@@ -251,6 +251,8 @@ class Part:
                 if join.advance(terms, limits) is None:
                     self.forget()
                     return []
+            if self.node is None:  # no other estimate is made while its rows are maintained
+                self.estimated_rows = self.joins[0].join.estimated_rows
             if not self.reads_stored:
                 stored = StoredChange(EMPTY, _NOTHING)
             found = None
@@ -365,7 +367,7 @@ class Maintained:
         query: Query,
         plans: CompiledPlans,
         evaluation: Evaluation,
-        clause_of: Callable[[CompiledQuery], DeltaClause | None],
+        clause_of: Callable[[CompiledPatterns], DeltaClause | None],
     ) -> None:
         self._query, self._plans, self._evaluation, self._clause_of = query, plans, evaluation, clause_of
         self._terms: QueryTerms | None = None
@@ -400,11 +402,18 @@ class Maintained:
         """Whether rows of the firing before are kept."""
         return any(join.count for part in self.parts for join in part.joins)
 
-    def estimate(self) -> None:
+    def estimate(self, explored: float | None = None) -> None:
         """Find the parts, and estimate what evaluating them anew takes, over what the windows have now: again when a
-        size has changed by a factor."""
+        size has changed by a factor. explored: rows of all steps of the plan of the query, if they are known."""
+        whole = self._plans.whole
+        if whole is not None:
+            if explored is None:
+                whole.is_current()
+                explored = whole.estimated_rows
+            self.parts[0].estimated_rows = explored
+            return
         sizes = self._plans.sizes
-        if self._plans.whole is not None or (sizes is not None and sizes == self._estimated_at):
+        if sizes is not None and sizes == self._estimated_at:
             return
         if not (self._is_estimated or self._query.form == "ask" or depends_on_moment(self._query.pattern)):
             self.parts = list(islice(self._parts_in(self._query.pattern), PARTS_MAX))
@@ -421,14 +430,20 @@ class Maintained:
                 part.is_wide = is_wide
         self._estimated_at = sizes
 
+    def fall_behind(self) -> None:
+        """Take no part in a firing."""
+        self.stored = None
+        for part in self.parts:
+            part.fall_behind()
+
     def advance(self, terms: QueryTerms | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
         """Change the rows of all parts whose rows can be had; return them. terms: as `renewed` returns them, None for
         a query that kernels answer alone. Raises QueryTimeout."""
-        found, stored, self.stored = list[Known](), self.stored, None
+        found, stored = list[Known](), self.stored
         if not self.is_ready:
-            for part in self.parts:
-                part.fall_behind()
+            self.fall_behind()
             return found
+        self.stored = None
         if terms is None and not self._plans.is_distinct:
             for part in self.parts:
                 found += part.advance(None, limits, wants_change=wants_change)

@@ -22,7 +22,7 @@ from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
 from wukongs.query.operators.operators import with_column
-from wukongs.query.plans.compiled import CompiledQuery
+from wukongs.query.plans.compiled import CompiledPatterns
 from wukongs.query.plans.deltas import DeltaClause
 from wukongs.query.plans.window_changes import Moves, WindowChanges
 from wukongs.query.rows import places_of
@@ -86,7 +86,7 @@ class WindowJoin:
 
     node: Node | None
     rows: RowWise
-    join: CompiledQuery
+    join: CompiledPatterns
     variables: tuple[Variable, ...]
     clause: DeltaClause | None = None
     deltas: WindowChanges | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from wukongs.csparql.algebra import Query
@@ -26,6 +27,7 @@ from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
 from wukongs.query.paths.kept_paths import KeptPaths
+from wukongs.query.plans.compiled import CompiledPatterns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs.program import Program
@@ -137,6 +139,8 @@ class Answering:
             self.windows.keep_nothing(self.maintained)
         firing = Firing(query, at_ms, reading, picked.reader, plans, maintained, stretch)
         firing.cached, firing.is_repeated = cached, is_repeated
+        if plans is not None and self._group is None:
+            firing.program = self.program
         if self._paths is not None:
             is_known = not (is_repeated or reading.error is not None or reading.partial)
             firing.path_changes = self.windows.path_changes(at_ms, is_known and self._paths.is_wanted)
@@ -179,12 +183,15 @@ class Answering:
         so nothing is looked at here that a firing by one kernel does not need."""
         if firing.is_repeated and (repeated := self._repeated(firing)) is not None:
             return repeated
-        reporter, maintained, whole = self.reporter, firing.maintained, firing.whole
+        reporter, maintained = self.reporter, firing.maintained
+        whole = None if firing.plans is None else firing.plans.whole
         is_compared, terms = reporter.is_compared, None
         if is_compared or (whole is None and firing.is_maintained):
             terms = self._terms_of(firing)
         kept: Sequence[Known] = ()
-        if maintained is not None and firing.columns is None:
+        if maintained is not None and firing.rows is not None:
+            maintained.fall_behind()
+        elif maintained is not None:
             goes_on = self._goes_on(firing)
             if terms is not None and whole is None:
                 terms = maintained.renewed(terms)
@@ -194,9 +201,11 @@ class Answering:
                 self._paths.rest()
             if goes_on and terms is not None and (found := self._changed(firing, maintained, kept, terms)):
                 return found, terms
-        found = self._ran(firing, kept)
-        if found is None and not kept:
+        found = None
+        if not kept:
             found, terms = self._programmed(firing, terms)
+        elif whole is not None:
+            found = self._known(whole, kept[0])
         if found is not None and not is_compared:
             reader = firing.reader if terms is None else terms
             if firing.cached is not None:
@@ -229,16 +238,20 @@ class Answering:
         """Return the answer of a program, None if the executor has to evaluate the query; and the terms of the
         firing, if there are any."""
         rows = None if self._group is None else self._group.arguments.rows
-        program = self._program_of(firing, rows)
-        ran = None
-        if program is not None:
+        program, ran = firing.program, None
+        if program is not None and firing.rows is not None:
+            ran = program.result(firing.rows, lambda: terms or self._terms_of(firing))
+            self._counts.explored_together += 1
+            self._used.add(Mechanism.TOGETHER)
+        elif (program := self._program_of(firing, rows)) is not None:
             table = None if rows is None else rows.table
-            ran = program.run(firing.reader, lambda: terms or self._terms_of(firing), self._limits, table)
+            with suppress(MemoryError):  # the executor says it by name, if it meets it again
+                ran = program.run(firing.reader, lambda: terms or self._terms_of(firing), self._limits, table)
         if program is None or ran is None:
             return None, terms
         self._used.add(Mechanism.PROGRAM)
         if self.maintained is not None:
-            self.maintained.estimate()
+            self.maintained.estimate(program.estimated_rows)
         if rows is not None:
             self._used |= {Mechanism.JOINED} if self._is_joined else set()
             variables = NUMBER, *map(Variable, self.query.variables)
@@ -311,28 +324,13 @@ class Answering:
             self._used |= {*kept[0].used, Mechanism.CHANGES}
             return self.reporter.go_on(firing.last_ms, firing.reading.extents, inserted, deleted, terms)
 
-    def _ran(self, firing: Firing, kept: Sequence[Known]) -> Answer | None:
-        """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
-        it. kept: the rows, if they are maintained."""
-        plans, columns = self.compiled, firing.columns
-        modifiers = () if plans is None else plans.modifiers
-        if columns is not None:
-            self._counts.explored_together += 1
-            self._used.add(Mechanism.TOGETHER)
-        elif (whole := firing.whole) is not None and plans is not None and kept:
-            columns, modifiers = kept[0].table.columns_of(whole.variables), modifiers[plans.is_distinct :]
-            self._used |= kept[0].used
-        elif whole is not None:
-            try:
-                if (columns := whole.run(self._limits)) is not None:
-                    self._used.add(Mechanism.COMPILED)
-            except MemoryError:  # the executor says it by name, if it meets it again
-                return None
-        if columns is None:
-            return None
-        if modifiers:
-            return modified(columns, modifiers, self._limits())
-        return Answer(columns, len(columns[0]))
+    def _known(self, whole: CompiledPatterns, kept: Known) -> Answer:
+        """Return the answer of a query of patterns, all of whose rows are maintained. Raises as Limits.check."""
+        assert self.compiled is not None, self.name
+        columns = kept.table.columns_of(whole.variables)
+        modifiers = self.compiled.modifiers[self.compiled.is_distinct :]
+        self._used |= kept.used
+        return modified(columns, modifiers, self._limits()) if modifiers else Answer(columns, len(columns[0]))
 
     def _limits(self) -> Limits:
         return limits_of(self._core.settings, None, kind=Kind.FIRING)
@@ -350,7 +348,6 @@ class Answering:
             self._paths.changes = firing.path_changes
         self._used |= set[Mechanism]().union(*(one.used for one in kept))
         plans = firing.plans
-        shared_count = 0 if plans is None else plans.shared_count
         found = answer(
             self.query,
             dataset,
@@ -364,8 +361,6 @@ class Answering:
             compiled=plans,
             paths=self._paths,
         )
-        if plans is not None and plans.shared_count > shared_count:
-            self._used.add(Mechanism.SHARED)
         if self.maintained is not None and plans is not None:
             self.maintained.estimate()
         return found

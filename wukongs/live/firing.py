@@ -11,11 +11,12 @@ from wukongs.live.answer_cache import CachedAnswer
 from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.stretch import Stretch
 from wukongs.query.paths.kept_paths import PathChanges
-from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.programs.program import Program
 from wukongs.query.terms.moment import Moment
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.term_registry import TermReader
 
 
@@ -57,12 +58,17 @@ class Picked:
 
 @dataclass(slots=True, eq=False)
 class Firing:
-    """The batches and terms that one firing reads, picked at one moment. stretch: the firings that have its answer,
-    None: it is by itself; columns: the answer of a compiled query, if it was found so; plans: its plans over the
-    engine's table of windows, None if the firing has a dataset of its own; maintained: what finds rows of the query by
-    those of the firing before; path_changes: what has changed since then, if paths may be kept; cached: its answer,
-    also for other firings, None: it is for this one alone; is_repeated: another firing has found that answer, or is
-    about to."""
+    """The batches and terms that one firing reads, picked at one moment.
+
+    stretch           The firings that have its answer; None: it is by itself.
+    plans             Its plans over the engine's table of windows; None if the firing has a dataset of its own.
+    maintained        What finds rows of the query by those of the firing before.
+    path_changes      What has changed since then, if paths may be kept.
+    cached            Its answer, also for other firings; None: it is for this one alone.
+    is_repeated       Another firing has found that answer, or is about to.
+    program           What finds its answer over that table, from the second firing on.
+    rows              int64[columns, n]: what the program has found, if it was run with others.
+    joint_us          Its share of the time of that run."""
 
     query: Firer
     at_ms: int
@@ -74,7 +80,9 @@ class Firing:
     path_changes: PathChanges | None = None
     cached: CachedAnswer | None = None
     is_repeated: bool = False
-    columns: Columns | None = None
+    program: Program | None = None
+    rows: Int64Array | None = None
+    joint_us: float = 0.0
 
     @property
     def last_ms(self) -> int:
@@ -94,11 +102,6 @@ class Firing:
     def is_maintained(self) -> bool:
         """Whether rows of the query can be had from those of the firing before."""
         return self.maintained is not None and self.maintained.is_ready
-
-    @property
-    def whole(self) -> CompiledQuery | None:
-        """The query but for its modifiers, if kernels answer it alone over the engine's table of windows."""
-        return None if self.plans is None else self.plans.whole
 
     @property
     def dataset(self) -> Dataset:

@@ -18,10 +18,10 @@ from weakref import WeakMethod
 from wukongs.errors import StreamError
 from wukongs.live.beats import Beat, Beats
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.compiled_firings import FIRINGS_MAX, CompiledFirings
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.firing import Firing, Picked
+from wukongs.live.joint_firings import FIRINGS_MAX, run_jointly
 from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
@@ -77,7 +77,6 @@ class Injector:
         """Queries found due at one time, _ready_ms, that have not fired yet."""
         self._first: Due | None = None
         """Those of them that fire before tuples join the stored graph at that time; None: it was not asked who does."""
-        self._compiled = CompiledFirings(core)
         self.callbacks = Callbacks(partial(_on_result_done, core))
         self._ready_ms = FOREVER_MS
         self._ready_clock_ms: int | None = None
@@ -170,7 +169,6 @@ class Injector:
 
     def _serve_windows(self, streams: Iterable[str]) -> None:
         """Keep, of the streams of a query that has come or gone, the blocks and tuples that registered queries need."""
-        self._compiled.forget()
         readers = list(self._beats.earliest())
         self._alone = {frozenset(one.windows.states.values()) for one in readers if not one.windows.reads_stored}
         self._counts_only = any(one.text.step_ms is None for one in readers)
@@ -336,12 +334,12 @@ class Injector:
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
         """Run the firings of queries that are run together, at one time."""
         if len(firings) > 1:
-            firings = self._compiled.ran(firings)
+            firings = run_jointly(firings)
         for firing in firings:
             query = firing.query
             if query.is_closed:
                 continue
-            if not (query.is_quick or firing.columns is not None):
+            if not (query.is_quick or firing.rows is not None):
                 self.callbacks.hand_over()
             elif self.callbacks.has_waited:
                 self.callbacks.hand_over()

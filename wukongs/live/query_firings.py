@@ -209,7 +209,7 @@ class QueryFirings:
             self._run(firing, due_at_s)
         finally:
             self._times.is_firing = False
-            self._took_us = (time.perf_counter() - started_s) * 1e6
+            self._took_us = firing.joint_us + (time.perf_counter() - started_s) * 1e6
         self._core.unread.end_full()
 
     def _run(self, firing: Firing, due_at_s: float) -> None:
@@ -246,7 +246,7 @@ class QueryFirings:
             self._counts.not_reported += count
             self.log.skip(last_ms)
             return
-        self._counts.report(window, (executed_s - started_s) * 1e6, last_ms, count)
+        self._counts.report(window, firing.joint_us + (executed_s - started_s) * 1e6, last_ms, count)
         self._put(last_ms, window, WINDOW_BYTES + window.size_bytes, firing.stretch)
         self._trace(firing, window, due_at_s, started_s, executed_s)
 

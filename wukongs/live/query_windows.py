@@ -26,7 +26,7 @@ from wukongs.live.stretch import Places
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
 from wukongs.query.limits import Limits
 from wukongs.query.paths.kept_paths import PathChanges, may_be_kept
-from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
+from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledPatterns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.deltas import DeltaClause, Deltas, Kind
@@ -224,7 +224,7 @@ class QueryWindows:
         evaluation = Evaluation(self._clause, self._constants, terms_of(self._core), Limits())
         return Maintained(query, plans, evaluation, self._delta_clause)
 
-    def _delta_clause(self, join: CompiledQuery) -> DeltaClause | None:
+    def _delta_clause(self, join: CompiledPatterns) -> DeltaClause | None:
         step_ms = self._step_ms
         return None if step_ms is None else DeltaClause.of(join.clause, join.wanted, step_ms, self._constants)
 

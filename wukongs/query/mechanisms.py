@@ -14,11 +14,9 @@ from typing import TypeAlias
 class Mechanism(StrEnum):
     """The name under which windows are counted that were found by a mechanism; several may take part in one."""
 
-    COMPILED = "compiled_plan"
-    """A kernel has run the whole query."""
     PROGRAM = "program"
-    """A kernel has run the whole query, with the operators above and beside its patterns."""
-    TOGETHER = "compiled_batch"
+    """A kernel has run the whole query."""
+    TOGETHER = "program_batch"
     """A kernel has run it in one call with other queries."""
     EXECUTOR = "executor"
     """The executor has evaluated its algebra."""
@@ -45,8 +43,6 @@ class Mechanism(StrEnum):
     """For a table of arguments: the exploration has started from these."""
     ROWS_PROBED = "arguments_probed"
     """For a table of arguments: patterns were explored first, and the index of the table was asked."""
-    SHARED = "shared_patterns"
-    """Another query has explored its patterns over the same windows; what stands above them may differ."""
     CACHED = "cached_answer"
     """Another firing has found it, of this query or another one, over the same versions of its inputs."""
 

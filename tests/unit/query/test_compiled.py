@@ -15,7 +15,7 @@ from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import compiled
-from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery, Windows, Workspace
+from wukongs.query.plans.compiled import CompiledPatterns, Windows, Workspace
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch import build_batch
@@ -39,18 +39,18 @@ def resolve(term: Term) -> int:
     return IDS.get(term.text, NO_MATCH)
 
 
-def compile_text(text: str, table: WindowTable, seeds: tuple[Variable, ...] = ()) -> CompiledQuery | None:
+def compile_text(text: str, table: WindowTable) -> CompiledPatterns | None:
     query = rewrite(parse_query(f"REGISTER QUERY t AS {text}"))
     numbers = {window: table.add() for window in query.dataset.windows}
     windows = Windows(table, table.add(), numbers)
-    return CompiledQuery.of(query, windows, resolve, PlanMemo(), Workspace(), seeds)
+    return CompiledPatterns.of(query, windows, resolve, PlanMemo(), Workspace())
 
 
 def select(where: str, variables: str = "*") -> str:
     return f"SELECT {variables} {FROM} WHERE {{ {where} }}"
 
 
-def compiled_over(where: str, stored: BatchSet, window: BatchSet, variables: str = "*") -> CompiledQuery:
+def compiled_over(where: str, stored: BatchSet, window: BatchSet, variables: str = "*") -> CompiledPatterns:
     found = compile_text(select(where, variables), WindowTable())
     assert found is not None, where
     found.windows.table.set(found.windows.stored, stored)
@@ -68,6 +68,10 @@ def rows(found: compiled.Columns | None) -> list[tuple[int, ...]]:
     return sorted(zip(*(column.tolist() for column in found), strict=True))
 
 
+def run(query: CompiledPatterns) -> list[tuple[int, ...]]:
+    return rows(query.bindings(query.variables, Limits))
+
+
 @pytest.mark.nojit
 def test_stored_patterns_and_windows_are_joined() -> None:
     query = compiled_over(
@@ -77,12 +81,12 @@ def test_stored_patterns_and_windows_are_joined() -> None:
         "?c ?b",
     )
     expected = [(spread(c), spread(b)) for b, c in [(10, 20), (11, 21), (11, 22)]]
-    assert rows(query.run(Limits)) == sorted(expected)
+    assert run(query) == sorted(expected)
     (number,) = query.windows.numbers.values()
     query.windows.table.set(number, edges(WINDOW_GRAPH, "<urn:q>", [(10, 30)]))
-    assert rows(query.run(Limits)) == [(spread(30), spread(10))]
+    assert run(query) == [(spread(30), spread(10))]
     query.windows.table.set(number, BatchSet.of((), True))
-    assert rows(query.run(Limits)) == []
+    assert run(query) == []
 
 
 @pytest.mark.parametrize(
@@ -105,19 +109,19 @@ def test_stored_patterns_and_windows_are_joined() -> None:
         f"ASK {FROM} WHERE {{ ?a <urn:p> ?b }}",
     ],
 )
-def test_all_else_is_left_to_the_executor(text: str) -> None:
+def test_all_else_is_more_than_patterns(text: str) -> None:
     assert compile_text(text, WindowTable()) is None
 
 
-def test_a_plan_that_is_too_long_is_left_to_the_executor() -> None:
+def test_a_plan_that_is_too_long_has_no_rows_here() -> None:
     where = " . ".join(f"?v{at} <urn:p> ?v{at + 1}" for at in range(20))
     query = compiled_over(where, edges(spread(STORED), "<urn:p>", [(1, 2)]), BatchSet.of((), True))
-    assert query.run(Limits) is None
+    assert query.bindings(query.variables, Limits) is None
 
 
 def test_a_constant_that_no_data_can_have_has_no_match() -> None:
     query = compiled_over("<urn:unknown> <urn:p> ?b", edges(spread(STORED), "<urn:p>", [(1, 2)]), BatchSet.of((), True))
-    assert rows(query.run(Limits)) == []
+    assert run(query) == []
 
 
 def test_plans_are_looked_at_when_a_size_has_changed_by_a_factor() -> None:
@@ -128,7 +132,7 @@ def test_plans_are_looked_at_when_a_size_has_changed_by_a_factor() -> None:
     for count, expected in ((4, 1), (5, 1), (8, 1), (20, 2), (30, 2), (9, 3)):
         pairs = [(1, at) for at in range(count)]
         query.windows.table.set(query.windows.stored, edges(spread(STORED), "<urn:p>", pairs))
-        assert len(rows(query.run(Limits))) == count
+        assert len(run(query)) == count
         assert len(looked) == expected, count
 
 
@@ -159,22 +163,19 @@ def test_filters_that_ids_decide_are_conditions(condition: str, expected: list[i
         assert found is None
         return
     query = compiled_over(f"?a <urn:p> ?b FILTER({condition})", stored, BatchSet.of((), True), "?a")
-    assert rows(query.run(Limits)) == sorted((spread(at),) for at in expected)
-    together = CompiledQueries([query, query], Workspace()).run(Limits)
-    assert rows(together.columns(1)) == sorted((spread(at),) for at in expected)
+    assert run(query) == sorted((spread(at),) for at in expected)
 
 
 def test_a_row_of_which_ids_do_not_tell_is_left_to_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
     query = compiled_over("?a <urn:p> ?b FILTER(?b > 5)", valued({1: "5", 2: "7"}), BatchSet.of((), True))
-    assert len(rows(query.run(Limits))) == 1
+    assert len(run(query)) == 1
     query.windows.table.set(query.windows.stored, valued({1: "5", 2: "no number"}, "string"))
-    assert query.run(Limits) is None
-    assert CompiledQueries([query], Workspace()).run(Limits).columns(0) is None
+    assert query.bindings(query.variables, Limits) is None
     query.windows.table.set(query.windows.stored, valued({1: "5", 2: "7"}))
-    assert len(rows(query.run(Limits))) == 1
+    assert len(run(query)) == 1
     monkeypatch.setattr(compiled, "OUT_CELLS", 4)
     query = compiled_over("?a <urn:p> ?b FILTER(?b > 5)", valued(dict.fromkeys(range(4), "7")), BatchSet.of((), True))
-    assert query.run(Limits) is None, "the limits count the rows before the filter"
+    assert query.bindings(query.variables, Limits) is None, "the limits count the rows before the filter"
 
 
 def many(count: int) -> BatchSet:
@@ -190,72 +191,40 @@ def many(count: int) -> BatchSet:
 def test_a_large_answer_comes_in_pieces_under_its_limits() -> None:
     query = compiled_over("?a <urn:p> ?b", many(100_000), BatchSet.of((), True))
     for _ in range(2):
-        found = query.run(Limits)
+        found = query.bindings(query.variables, Limits)
         assert found is not None
         assert found[0].tolist() == list(range(2, 200_002, 2))
         assert found[1].tolist() == list(range(400_002, 600_002, 2))
     with pytest.raises(BudgetExceeded, match="rows_max = 50000"):
-        query.run(lambda: Limits(rows_max=50_000))
+        query.bindings(query.variables, lambda: Limits(rows_max=50_000))
     with pytest.raises(BudgetExceeded, match="query_bytes_max"):
-        query.run(lambda: Limits(bytes_max=1 << 20))
+        query.bindings(query.variables, lambda: Limits(bytes_max=1 << 20))
     with pytest.raises(QueryTimeout):
-        query.run(lambda: Limits(deadline_s=0.0, timeout_s=1.0))
-    assert len(query.run(Limits)[0]) == 100_000  # type: ignore[index]
+        query.bindings(query.variables, lambda: Limits(deadline_s=0.0, timeout_s=1.0))
+    assert len(query.bindings(query.variables, Limits)[0]) == 100_000  # type: ignore[index]
 
 
 def test_a_long_search_pauses_to_look_at_its_limits() -> None:
     query = compiled_over("?a <urn:p> ?a", many(600_000), BatchSet.of((), True))
     asked: list[Limits] = []
-    assert rows(query.run(lambda: asked.append(Limits()) or asked[-1])) == []  # type: ignore[func-returns-value]
+    assert rows(query.bindings(query.variables, lambda: asked.append(Limits()) or asked[-1])) == []  # type: ignore[func-returns-value]
     assert len(asked) == 1
     with pytest.raises(QueryTimeout):
-        query.run(lambda: Limits(deadline_s=0.0, timeout_s=1.0))
+        query.bindings(query.variables, lambda: Limits(deadline_s=0.0, timeout_s=1.0))
 
 
-@pytest.mark.nojit
-def test_some_start_from_rows_that_bind_a_variable() -> None:
-    table = WindowTable()
-    query = compile_text(select("?a <urn:p> ?b", "?a ?b"), table, (Variable("a"),))
-    assert query is not None
-    table.set(query.windows.stored, edges(spread(STORED), "<urn:p>", [(1, 2), (3, 4), (5, 6)]))
-    query.start_from([np.array([spread(5), NO_MATCH, spread(1), spread(7), spread(5)])])
-    found = query.run(Limits)
-    assert found is not None
-    assert found[0].tolist() == [spread(5), spread(1), spread(5)]
-    assert found[1].tolist() == [spread(6), spread(2), spread(6)]
-
-
-def test_one_call_runs_all_also_those_that_need_room_or_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "OUT_CELLS", 40)
-    table = WindowTable()
-    made = [
-        compile_text(select(where), table)
-        for where in ("?a <urn:p> ?b", "<urn:unknown> <urn:p> ?b", "?a <urn:q> ?b", "?a <urn:p> ?b . ?b ?p ?c") * 3
-    ]
-    queries = [query for query in made if query is not None]
-    stored = edges(spread(STORED), "<urn:p>", [(1, at) for at in range(2, 32)])
-    for query in queries:
-        table.set(query.windows.stored, stored)
-    together = CompiledQueries(queries, Workspace())
-    for _ in range(3):
-        answers = together.run(Limits)
-        found = [answers.columns(number) for number in range(len(queries))]
-        assert [len(columns[0]) for columns in found if columns is not None] == [30, 0, 0, 0] * 3
-        assert rows(found[8]) == rows(found[0]) == sorted((spread(1), spread(at)) for at in range(2, 32))
-
-
-def test_what_needs_more_than_a_workspace_holds_is_left_to_the_executor() -> None:
+def test_more_than_a_workspace_holds_is_run_over_a_dataset() -> None:
     key = [(spread(STORED), spread(1), spread(100 + at), spread(2)) for at in range(300)]
     query = compiled_over("?a <urn:p> ?b . ?a ?p ?c", BatchSet.of((batch_of(key),), True), BatchSet.of((), True))
-    assert rows(query.run(Limits)) == []
+    assert run(query) == []
     first = (spread(STORED), spread(1), IDS["<urn:p>"], spread(2))
     query.windows.table.set(query.windows.stored, BatchSet.of((batch_of([first, *key]),), True))
-    assert query.run(Limits) is None, "a key with the values of 301 predicates: more spans than there is room for"
+    assert len(run(query)) == 301, "a key with the values of 301 predicates: more spans than there is room for"
     parts = [batch_of([first]), *(batch_of([quad]) for quad in key * 4)]
-    query.windows.table.set(query.windows.stored, BatchSet.of(tuple(parts), True))
-    assert query.run(Limits) is None, "1,201 batches: more parts than there is room for"
+    query.windows.table.set(query.windows.stored, BatchSet.of(tuple(parts), False))
+    assert len(run(query)) == 301, "1,201 batches: more parts than there is room for"
     query.windows.table.set(query.windows.stored, BatchSet.of((batch_of([first]),), True))
-    assert len(rows(query.run(Limits))) == 1
+    assert len(run(query)) == 1
 
 
 def plans_over(where: str, stored: BatchSet) -> tuple[CompiledPlans, FilteredBgp]:

@@ -18,7 +18,7 @@ from wukongs.query.programs.arena import Arena
 from wukongs.query.programs.compile import Code
 from wukongs.query.programs.memo import TextMemo
 from wukongs.query.programs.memo_kernels import insert_values
-from wukongs.query.programs.program_kernels import run_program
+from wukongs.query.programs.program_kernels import run_programs
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import NO_MATCH, UNBOUND
 from wukongs.store.encoded import TermTable
@@ -63,19 +63,14 @@ class Bench:
 
     def run(self, number: int, epoch: int = 1) -> tuple[int, Rows]:
         """Return the status, and the rows of a table."""
-        self.block = self.code.block(self.arena)
-        self.block[layout.PROGRAM_EPOCH] = epoch
+        self.block = self.code.block(self.arena, number)
+        found = np.zeros((1, layout.FOUND_WIDTH), np.int64)
         with wrapping():
-            status = int(run_program(self.block.ctypes.data))
-        place = layout.PROGRAM_HEAD + number * layout.TABLE_WIDTH
-        address, count, width = self.block[place : place + layout.TABLE_WIDTH].tolist()
+            assert run_programs(np.array([self.block.ctypes.data]), 0, epoch, False, found) == 1
+        status, begin, count, width = found[0].tolist()
         if status != DONE:
             return status, []
-        if 0 <= (address - self.arena.address) // 8 < len(self.arena):
-            cells = self.arena.at(address, count * width).reshape(count, width)
-        else:  # a constant table, filtered in place
-            cells = self._held[number][:count]
-        return status, list(map(tuple, cells.tolist()))
+        return status, list(map(tuple, self.arena.cells[begin : begin + count * width].reshape(count, width).tolist()))
 
     def missed(self, keys: int) -> Rows:
         count, address = self.block[layout.PROGRAM_MISSED], self.block[layout.PROGRAM_MISSED_AT]
@@ -288,12 +283,12 @@ def test_sort_by_texts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_sort_of_other_terms_falls_back(other: str) -> None:
+def test_sort_of_other_terms_is_left_to_python(other: str) -> None:
     bench = Bench()
     known = known_terms([other, *TEXTS], bench)
     left, out = bench.table([(term,) for term in known], 1), bench.code.table()
     bench.add(layout.SORT, out, left, data=np.array([1, 0, 0, -1, -1, 0, 0], np.int64))
-    assert bench.run(out)[0] == layout.FALL_BACK
+    assert bench.run(out)[0] == layout.HOST
 
 
 def test_sort_reads_computed_texts_by_a_memo() -> None:
@@ -389,6 +384,50 @@ def test_extremes_of_numbers(code: int) -> None:
     assert dict(bench.run(out)[1]) == {**expected, 6: UNBOUND}, "an unbound row is an error"
 
 
+@pytest.mark.parametrize("code", [layout.MIN, layout.MAX, layout.SAMPLE])
+@pytest.mark.parametrize("seed", range(4))
+def test_extremes_of_texts(code: int, seed: int) -> None:
+    rng, bench = random.Random(seed), Bench()
+    known = known_terms(TEXTS, bench)
+    rows = [(rng.choice([2, 4, 6]), rng.choice(list(known))) for _ in range(rng.choice([0, 1, 5, 40]))]
+    rows += [(6, UNBOUND)] * (len(rows) > 1)
+    rng.shuffle(rows)
+    left, out = bench.table(rows, 2), bench.code.table(0, 2)
+    bench.add(layout.GROUP, out, left, data=np.array([1, 1, 0, code, 1], np.int64))
+    best = max if code == layout.MAX else min
+    expected = dict.fromkeys((key for key, _ in rows), UNBOUND)
+    for key in expected:
+        terms = [term for own, term in rows if own == key]
+        bound = [term for term in terms if term != UNBOUND]
+        if bound and (code == layout.SAMPLE or bound == terms):
+            expected[key] = best(bound, key=lambda term: order_of(known[term]))
+    assert bench.run(out) == (DONE, list(expected.items()))
+
+
+@pytest.mark.parametrize("other", OTHERS[1:])
+def test_extremes_of_other_terms_are_left_to_python(other: str) -> None:
+    bench = Bench()
+    known = known_terms([other, TEXTS[0]], bench)
+    left, out = bench.table([(term,) for term in known], 1), bench.code.table(0, 1)
+    bench.add(layout.GROUP, out, left, data=np.array([0, 1, layout.MIN, 0], np.int64))
+    assert bench.run(out)[0] == layout.HOST
+
+
+def test_extremes_read_computed_texts_by_a_memo() -> None:
+    bench, rows = Bench(), [(2,), (4,), (6,), (2,)]
+    left, out = bench.table(rows, 1), bench.code.table(0, 1)
+    data = np.array([0, 1, layout.MAX, 0], np.int64)
+    bench.add(layout.GROUP, out, left, data=data, memo=bench.memo({}, 1))
+    assert bench.run(out)[0] == layout.MEMO_MISS
+    assert set(bench.missed(1)) <= {(2,), (4,), (6,)}
+    registry = TermRegistry()
+    terms, texts = QueryTerms(registry, registry.snapshot_reader()), TextMemo()
+    terms._computed.update({2: '"the last text"', 4: "_:b", 6: '"a text"'})
+    texts.insert(np.array([[2], [4], [6], [2]], np.int64), np.zeros_like, terms, 1)
+    bench.code.operations[-1][layout.OPERATION_MEMO] = texts.address
+    assert bench.run(out) == (DONE, [(2,)])
+
+
 @pytest.mark.parametrize(
     ("code", "cells"),
     [
@@ -397,11 +436,11 @@ def test_extremes_of_numbers(code: int) -> None:
         (layout.MAX, (decimal("1.5"), integer(1))),
     ],
 )
-def test_terms_that_ids_do_not_determine_fall_back(code: int, cells: tuple[int, int]) -> None:
+def test_terms_that_ids_do_not_determine_are_left_to_python(code: int, cells: tuple[int, int]) -> None:
     bench = Bench()
     left, out = bench.table([(cell,) for cell in cells], 1), bench.code.table(0, 1)
     bench.add(layout.GROUP, out, left, data=np.array([0, 1, code, 0], np.int64))
-    assert bench.run(out)[0] == layout.FALL_BACK
+    assert bench.run(out)[0] == layout.HOST
 
 
 @pytest.mark.parametrize("cells", [0, 3, 10, 40])

@@ -3,21 +3,19 @@
 Nothing is made anew at a firing. The block names windows, and the kernel finds their batches. The plan is looked at
 again when some window's size has changed by a factor (WindowTable.version), and in no other firing.
 
-A CompiledQuery is a query that kernels answer alone: a SELECT of variables that triple patterns bind, with no filters
-but those that ids decide (conditions.py).
-All others are evaluated by the executor, over the compiled plans of their triple patterns (compiled_plans.py). It also
-takes over a firing that needs more room than a workspace has. Both run the same plan by the same kernel, so rows and
-their order are the same.
+CompiledSteps are explored by programs (query/programs) and by the executor (compiled_plans.py). CompiledPatterns find
+all matches of patterns whose rows are maintained, anew or of what has changed. All run the same plan by one kernel, so
+rows and their order are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wukongs.csparql.algebra import Bgp, DatasetClause, Project, Query, StreamWindow
+from wukongs.csparql.algebra import DatasetClause, Project, Query, StreamWindow
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Variable
@@ -25,7 +23,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans import plan_runner
-from wukongs.query.plans.compiled_kernels import run_call, run_calls
+from wukongs.query.plans.compiled_kernels import run_call
 from wukongs.query.plans.conditions import Condition, conditions_of, table_of
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.lowered_plan import LoweredPlan
@@ -38,69 +36,7 @@ OUT_CELLS = 1 << 16
 """The ids that a workspace has room for in rows that come out."""
 FIRING_BYTES_MAX = 16 * OUT_CELLS
 """The most that a firing holds, before a larger one goes on under its limits."""
-PLANS_SHARED_MAX = 10_000
-"""The plans that are looked at for sharing, at most; beyond it all are forgotten."""
-SHARED_BYTES_MAX = 32 << 20
-"""The bytes of rows that are shared, at most; beyond it all are forgotten."""
 Columns = tuple[Int64Array, ...]
-
-
-@dataclass(slots=True)
-class _Explored:
-    """The rows of one block from one row. writes: those of its windows; rows: int64[width, n], None while one query
-    alone has asked for it."""
-
-    writes: tuple[int, ...]
-    rows: Int64Array | None = None
-    is_shared: bool = False
-
-
-class SharedRows:
-    """The rows of compiled plans that several queries have: explored once while their windows are the same.
-
-    Equal plans are equal blocks of numbers, whatever their variables are called and whatever stands around them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """Requests that were answered without exploring."""
-        self._known: dict[Hashable, _Explored] = {}
-        """By block and the row to start from."""
-        self._bytes = 0
-
-    def get(self, key: Hashable, writes: tuple[int, ...]) -> Int64Array | None:
-        """Return the rows of a plan over windows as they are; None: they are to be explored."""
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= PLANS_SHARED_MAX:
-                self._forget()
-            self._known[key] = _Explored(writes)
-        elif found.writes == writes:
-            found.is_shared = True
-            self.count += found.rows is not None
-            return found.rows
-        else:
-            self._drop(found)
-            found.writes = writes
-        return None
-
-    def put(self, key: Hashable, rows: Int64Array) -> None:
-        """Note the rows of a plan that was just asked for, if several queries have it."""
-        found = self._known.get(key)
-        if found is None or not found.is_shared or found.rows is not None:
-            return
-        if self._bytes + rows.nbytes > SHARED_BYTES_MAX:
-            self._forget()
-            return
-        found.rows = rows
-        self._bytes += rows.nbytes
-
-    def _drop(self, explored: _Explored) -> None:
-        if explored.rows is not None:
-            self._bytes -= explored.rows.nbytes
-            explored.rows = None
-
-    def _forget(self) -> None:
-        self._known, self._bytes = {}, 0
 
 
 class Workspace:
@@ -109,9 +45,6 @@ class Workspace:
     def __init__(self) -> None:
         self.space: Int64Array = np.empty(layout.SPACE_CELLS, np.int64)
         self.out: Int64Array = np.empty(OUT_CELLS, np.int64)
-        self.out_of_many: Int64Array = np.empty(OUT_CELLS, np.int64)
-        """The same for the rows of many queries; it grows."""
-        self.shared = SharedRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +98,6 @@ class CompiledSteps:
         self._room = OUT_CELLS // self.width
         self._block = _block(plan, dataset, table, numbers, table_of(conditions, plan.variables, dataset.resolve))
         """The plan, as plan_layout says."""
-        parts = [part for graph in plan.graphs for part in dataset.source(graph).parts]
-        self._table, self._windows = table, tuple(dict.fromkeys(numbers[id(part.batches)] for part in parts))
-        """Those that the block reads, and no others of its query: the same ones, in the same order, as of all equal
-        blocks."""
-        self._key = self._block.tobytes()
         self._seeds: Int64Array = np.zeros((0, self.width), np.int64)
         call: Int64Array = np.zeros(layout.CALL_WIDTH, np.int64)
         self.call = call
@@ -201,32 +129,12 @@ class CompiledSteps:
         self.call[layout.CALL_ROOM] = self._room if rows_wanted is None else max(1, min(self._room, rows_wanted))
         count = run_call(self.call)
         if count >= 0:
-            return self.rows(self._workspace.out, count)
+            return self._rows(count)
         return None if -count in _ELSEWHERE else self._go_on(limits(), rows_wanted)
 
-    def run_from(
-        self, columns: Sequence[Int64Array], count: int, limits: Limits, rows_wanted: int | None = None
-    ) -> Int64Array | None:
-        """Run the plan from `count` > 0 rows; from one row, once for all equal plans over windows that stay the same.
-
-        Parameters and errors are those of start_from and run."""
-        key, shared = None, self._workspace.shared
-        if count == 1 and rows_wanted is None:
-            key = self._key, tuple([int(column[0]) for column in columns])
-            writes = self._table.writes
-            rows = shared.get(key, tuple([writes[number] for number in self._windows]))
-            if rows is not None:
-                limits.check_rows(rows.shape[1], ADVICE, "a basic graph pattern")
-                return rows
-        self.start_from(columns, count)
-        found = self.run(lambda: limits, rows_wanted)
-        if key is not None and found is not None:
-            shared.put(key, found)
-        return found
-
-    def rows(self, out: Int64Array, count: int) -> Int64Array:
-        """Return so many rows that lie at the beginning of some room: int64[width, count]."""
-        return out[: count * self.width].reshape(count, self.width).T.copy()
+    def _rows(self, count: int) -> Int64Array:
+        """Return so many rows that have come out: int64[width, count]."""
+        return self._workspace.out[: count * self.width].reshape(count, self.width).T.copy()
 
     def _go_on(self, limits: Limits, rows_wanted: int | None) -> Int64Array | None:
         """Run a call on that has stopped, until it is done."""
@@ -235,7 +143,7 @@ class CompiledSteps:
         try:
             while True:
                 count = int(call[layout.CALL_ROWS])
-                gathered.append(self.rows(self._workspace.out, count))
+                gathered.append(self._rows(count))
                 total += count
                 limits.check()
                 limits.check_rows(total, ADVICE, "a basic graph pattern")
@@ -251,10 +159,10 @@ class CompiledSteps:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class CompiledQuery:
-    """A query that kernels run. seeds: variables that the rows to start from bind; resolve: the ids of its constants,
-    which never change; memo: plans for other sizes; filters_last: plan the patterns alone, so that no filter cuts the
-    plan. The filters are conditions of the rows that come out in any case.
+class CompiledPatterns:
+    """Triple patterns with filters that ids decide. resolve: the ids of constants, which never change; memo: plans for
+    other sizes; filters_last: plan the patterns alone, so that no filter cuts the plan. The filters are conditions of
+    the rows that come out in any case.
 
     Its stored graph is here as a whole: a node that holds a share of it asks others, and cannot use this. It may be run
     by one thread at a time, with the table of windows unchanged meanwhile."""
@@ -262,7 +170,6 @@ class CompiledQuery:
     clause: DatasetClause
     variables: tuple[Variable, ...]
     wanted: FilteredBgp
-    seeds: tuple[Variable, ...]
     windows: Windows
     resolve: Resolve
     memo: PlanMemo
@@ -277,10 +184,6 @@ class CompiledQuery:
     _conditions: tuple[Condition, ...] = field(init=False)
     _planned: FilteredBgp = field(init=False)
     """The patterns as the planner is given them. The memo knows them by identity."""
-    columns_of: list[int] = field(init=False, default_factory=list)
-    """The columns of the plan's rows that its variables are."""
-    _start: tuple[Sequence[Int64Array], int] = field(init=False, default=((), 0))
-    """The columns of the rows to start from, and how many there are."""
     _version: int = field(init=False, default=-1)
     """That of the table for which the plan is, -1: it has to be looked at again."""
     _changes: list[int] = field(init=False, default_factory=list)
@@ -288,38 +191,23 @@ class CompiledQuery:
 
     @staticmethod
     def of(
-        query: Query,
-        windows: Windows,
-        resolve: Resolve,
-        memo: PlanMemo,
-        workspace: Workspace,
-        seeds: tuple[Variable, ...] = (),
-    ) -> CompiledQuery | None:
-        """Compile a query, None if it is none for kernels alone."""
-        if not CompiledQuery.is_for(query, seeds):
+        query: Query, windows: Windows, resolve: Resolve, memo: PlanMemo, workspace: Workspace
+    ) -> CompiledPatterns | None:
+        """Compile a query that is triple patterns and such filters alone; None if it is more."""
+        pattern = query.pattern.pattern if isinstance(query.pattern, Project) else query.pattern
+        wanted, variables = FilteredBgp.of(pattern), tuple(map(Variable, query.variables))
+        if query.form != "select" or wanted is None or not wanted.bgp.patterns or not variables:
             return None
-        variables = tuple(map(Variable, query.variables))
-        return CompiledQuery(query.dataset, variables, _patterns(query), seeds, windows, resolve, memo, workspace)
-
-    @staticmethod
-    def is_for(query: Query, seeds: tuple[Variable, ...] = ()) -> bool:
-        """Tell whether a query is one for kernels alone."""
-        wanted, variables = _patterns(query), tuple(map(Variable, query.variables))
-        if query.form != "select" or not wanted.bgp.patterns or not variables:
-            return False
-        bound = possible_variables(wanted.bgp).union(seeds)
-        return bound.issuperset(variables) and conditions_of(wanted.filters, bound) is not None
+        bound = possible_variables(wanted.bgp)
+        if not bound.issuperset(variables) or conditions_of(wanted.filters, bound) is None:
+            return None
+        return CompiledPatterns(query.dataset, variables, wanted, windows, resolve, memo, workspace)
 
     def __post_init__(self) -> None:
-        conditions = conditions_of(self.wanted.filters, possible_variables(self.wanted.bgp).union(self.seeds))
+        conditions = conditions_of(self.wanted.filters, possible_variables(self.wanted.bgp))
         assert conditions is not None, self.wanted
         self._conditions = conditions
         self._planned = FilteredBgp(self.wanted.bgp) if self.filters_last else self.wanted
-
-    def start_from(self, columns: Sequence[Int64Array]) -> None:
-        """Say which rows bind the seeds: int64[n] each, n > 0. They stay until others are given."""
-        self._start = columns, len(columns[0])
-        self._renew()
 
     def is_current(self) -> bool:
         """Look at sizes if some have changed; tell whether the plan is for those of now."""
@@ -333,77 +221,38 @@ class CompiledQuery:
                 self._version = table.version
         return self._version >= 0
 
-    def run(self, limits: Callable[[], Limits]) -> Columns | None:
-        """Return the columns of the query's variables, None if the executor has to evaluate the query.
-
-        limits: those of this execution, asked for if it is large. Raises QueryTimeout, BudgetExceeded."""
-        return self.bindings(self.variables, limits)
-
     def bindings(self, variables: Sequence[Variable], limits: Callable[[], Limits]) -> Columns | None:
-        """Return the columns of some of its patterns' variables. Does as run."""
+        """Return columns of all matches; None if they have to be found in another way.
+
+        variables: some of those that the patterns bind; limits: those of this execution, asked for if it is large.
+        Raises QueryTimeout, BudgetExceeded."""
         if self._version != self.windows.table.version:
             self.is_current()
         if self.steps is None:
             return (_NO_IDS,) * len(variables) if self.is_void else None
-        found = self.steps.run(limits)
-        if found is None or variables is self.variables:
-            return None if found is None else self._projected(found)
-        return tuple([found[self.steps.plan.variables.index(variable)] for variable in variables])
-
-    def bindings_of_many(self, variables: Sequence[Variable], limits: Callable[[], Limits]) -> Columns | None:
-        """Do as bindings, also over windows in more parts than the kernel takes alone, and for more rows than it has
-        room for: then plan_runner runs the plan."""
-        found = self.bindings(variables, limits)
-        if found is not None or self.steps is None or self._conditions:
-            return found
+        plan, found = self.steps.plan, self.steps.run(limits)
+        if found is not None:
+            return tuple([found[plan.variables.index(variable)] for variable in variables])
+        if self._conditions:
+            return None
+        # Windows in more parts than the kernel takes alone, or more rows than there is room for.
         dataset, _ = self.windows.dataset(self.clause, self.resolve)
-        columns, count = self._start
-        seeds = BindingTable(self.seeds, tuple(columns), count) if count else BindingTable.unit()
-        table = plan_runner.run(self.steps.plan, seeds, dataset, limits())
-        return tuple([table.column(variable) for variable in variables])
-
-    def columns(self, out: Int64Array, count: int) -> Columns:
-        """Return the query's columns of so many rows that lie at the beginning of some room."""
-        if self.steps is None or count == 0:
-            return self._nothing()
-        return self._projected(self.steps.rows(out, count))
-
-    def _projected(self, rows: Int64Array) -> Columns:
-        return tuple([rows[at] for at in self.columns_of])
-
-    def _nothing(self) -> Columns:
-        return (_NO_IDS,) * len(self.variables)
+        return plan_runner.run(plan, BindingTable.unit(), dataset, limits()).columns_of(variables)
 
     def _renew(self) -> None:
         """Find the plan for the sizes of now, and write it down if the kernel can run it alone."""
         dataset, numbers = self.windows.dataset(self.clause, self.resolve)
-        count = self._start[1]
         self._version, self.is_void, self.steps = -1, False, None  # so that an error leaves no plan
-        route = self.memo.route(self._planned, self.seeds, max(1, count), dataset)
+        route = self.memo.route(self._planned, (), 1, dataset)
         self.estimated_rows = sum(step.estimated_rows for step in route.plan.steps)
         if len(route.segments) == 1 and not (route.plan.filters or route.plan.constants):
-            self._compile(route.segments[0].lowered, dataset, numbers)
+            plan = route.segments[0].lowered
+            self.is_void = plan.is_void
+            if CompiledSteps.fits(plan):
+                table = self.windows.table
+                self.steps = CompiledSteps(plan, dataset, numbers, table, self.workspace, self._conditions)
         if not self.memo.is_stale:  # a plan for other sizes does until the memo is renewed
             self._version = self.windows.table.version
-
-    def _compile(self, plan: LoweredPlan, dataset: Dataset, numbers: Mapping[int, int]) -> None:
-        """Write a plan down, if the kernel can run it alone."""
-        columns, count = self._start
-        self.is_void = plan.is_void
-        if not CompiledSteps.fits(plan):
-            return
-        assert plan.variables[: len(self.seeds)] == self.seeds, (plan.variables, self.seeds)
-        self.columns_of = [plan.variables.index(variable) for variable in self.variables]
-        steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace, self._conditions)
-        if count:
-            steps.start_from(columns, count)
-        self.steps = steps
-
-
-def _patterns(query: Query) -> FilteredBgp:
-    """Return the triple patterns and filters that are all of a query but for its projection; none if there is more."""
-    pattern = query.pattern.pattern if isinstance(query.pattern, Project) else query.pattern
-    return FilteredBgp.of(pattern) or FilteredBgp(Bgp(()))
 
 
 _NO_IDS = np.empty(0, np.int64)
@@ -435,65 +284,3 @@ def _goes_by_predicate(step: Int64Array) -> bool:
         and step[layout.PREDICATE_KIND] == layout.CONSTANT
         and step[layout.GRAPH_KIND] == layout.ANY
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The rows of many queries in one block. counts : int64[n], of each query's rows; offsets : int64[n + 1], where
-    they begin in `cells`; apart: those of queries that did not fit, None where the executor has to evaluate one."""
-
-    queries: Sequence[CompiledQuery]
-    cells: Int64Array
-    offsets: Int64Array
-    counts: Int64Array
-    apart: Mapping[int, Columns | None]
-
-    def columns(self, number: int) -> Columns | None:
-        """Return the columns of a query's variables, None if the executor has to evaluate it."""
-        if number in self.apart:
-            return self.apart[number]
-        return self.queries[number].columns(self.cells[self.offsets[number] :], int(self.counts[number]))
-
-
-class CompiledQueries:
-    """Many compiled queries, alike or not, run by one call. All have the same table of windows."""
-
-    def __init__(self, queries: Sequence[CompiledQuery], workspace: Workspace) -> None:
-        self.queries = queries
-        self._workspace = workspace
-        self._calls: Int64Array = np.zeros((len(queries), layout.CALL_WIDTH), np.int64)
-        self._widths: Int64Array = np.ones(len(queries), np.int64)
-        self._version = -1
-
-    def run(self, limits: Callable[[], Limits]) -> Answers:
-        """Do the same as CompiledQuery.run for each query."""
-        if self.queries and self._version != self.queries[0].windows.table.version:
-            self._renew()
-        calls, apart, space = self._calls, dict[int, Columns | None](), self._workspace
-        used = first = 0
-        while first < len(calls):
-            stopped = run_calls(calls, first, space.out_of_many.ctypes.data + 8 * used, len(space.out_of_many) - used)
-            used += int(calls[first:stopped, layout.CALL_ROWS] @ self._widths[first:stopped])
-            first = stopped
-            if first == len(calls):
-                break
-            calls[first, layout.CALL_ROWS] = 0
-            if used > len(space.out_of_many) // 2:
-                space.out_of_many = np.concatenate([space.out_of_many, np.empty_like(space.out_of_many)])
-            else:
-                apart[first] = self.queries[first].run(limits)
-                first += 1
-        counts = calls[:, layout.CALL_ROWS].copy()
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * self._widths)])
-        return Answers(self.queries, space.out_of_many[:used].copy(), offsets, counts, apart)
-
-    def _renew(self) -> None:
-        """Take over the calls of the queries, as they are for the sizes of now."""
-        self._version = -1
-        are_current = [query.is_current() for query in self.queries]
-        for row, query in zip(self._calls, self.queries, strict=True):
-            row[:] = 0 if query.steps is None else query.steps.call
-        self._calls[:, layout.CALL_SPACE] = self._workspace.space.ctypes.data
-        self._widths[:] = [1 if query.steps is None else query.steps.width for query in self.queries]
-        if all(are_current):
-            self._version = self.queries[0].windows.table.version

@@ -204,30 +204,3 @@ def run_call(call):
             return -NO_VERDICT
     call[CALL_ROWS] = rows
     return rows if status == DONE else -status
-
-
-@njit_uncounted
-def run_calls(calls, first, out, cells):
-    """Run many compiled plans, alike or not, one after the other. Their rows lie next to each other.
-
-    Parameters
-    ----------
-    calls : int64[n, CALL_WIDTH]     CALL_OUT, CALL_ROOM and CALL_ROWS are written. One without a plan is not run.
-    first : int                      The call to begin with.
-    out, cells : int                 The address of room for all rows, and how many int64 it holds.
-
-    Returns how many calls are done: less than n if the one with this number did not end with DONE. Then it is the
-    caller's turn: run that one alone, and the rest after it.
-    """
-    for i in range(first, calls.shape[0]):
-        call = calls[i]
-        if call[CALL_PLAN] == 0:
-            return i
-        width = int64_array(call[CALL_PLAN], PLAN_HEAD)[PLAN_COLUMNS]
-        call[CALL_OUT] = out
-        call[CALL_ROOM] = cells // width
-        if call[CALL_ROOM] == 0 or run_call(call) < 0:
-            return i
-        out += 8 * call[CALL_ROWS] * width
-        cells -= call[CALL_ROWS] * width
-    return calls.shape[0]

@@ -24,7 +24,7 @@ from wukongs.csparql.walk import parts_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_runner
-from wukongs.query.plans.compiled import CompiledQuery, CompiledSteps, Windows, Workspace
+from wukongs.query.plans.compiled import CompiledPatterns, CompiledSteps, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve, reads_explicit
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PLANS_MAX, PlanMemo, Route
@@ -77,7 +77,7 @@ class CompiledPlans:
         self.modifiers, bare = _without_modifiers(query)
         self.is_distinct = bool(self.modifiers) and isinstance(self.modifiers[0], Distinct)
         """Whether the first of these is DISTINCT."""
-        self.whole = None if has_arguments else CompiledQuery.of(bare, windows, resolve, memo, workspace)
+        self.whole = None if has_arguments else CompiledPatterns.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
         self._version = -1
         self._changes: list[int] = []
@@ -101,11 +101,6 @@ class CompiledPlans:
         return any(len(self.windows.table.batches(number).batches) for number in self.windows.all_numbers)
 
     @property
-    def shared_count(self) -> int:
-        """Explorations that were spared, since another query has made them."""
-        return self._workspace.shared.count
-
-    @property
     def sizes(self) -> list[int] | None:
         """Numbers that change when the size of a window has changed by a factor; None while plans for others do."""
         return None if self._memo.is_stale else self.windows.changes()
@@ -119,11 +114,11 @@ class CompiledPlans:
             return kept.made
         return self._keep(self._routes, key, wanted, lambda dataset: self._memo.route(wanted, bound, rows, dataset))
 
-    def matches_of(self, bgp: Bgp) -> CompiledQuery:
+    def matches_of(self, bgp: Bgp) -> CompiledPatterns:
         """Return the query for all matches of some patterns, which have a variable."""
         variables = tuple(sorted(possible_variables(bgp), key=lambda variable: variable.name))
         given = self.windows, self._resolve, self._memo, self._workspace
-        return CompiledQuery(self._clause, variables, FilteredBgp(bgp), (), *given)
+        return CompiledPatterns(self._clause, variables, FilteredBgp(bgp), *given)
 
     def order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
         """Do as PlanMemo.order, over what the windows have now."""
@@ -170,7 +165,8 @@ class CompiledPlans:
             mark = limits.mark()
             # Also from one row that binds nothing: it may have started from several of these before.
             limits.hold(8 * seeds.length * steps.width)
-            rows = steps.run_from(seeds.columns, seeds.length, limits, rows_wanted)
+            steps.start_from(seeds.columns, seeds.length)
+            rows = steps.run(lambda: limits, rows_wanted)
             if rows is not None:
                 count = rows.shape[1]
                 limits.back_to(mark, 0)

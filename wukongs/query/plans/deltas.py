@@ -27,7 +27,7 @@ from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.query.limits import Limits
 from wukongs.query.mechanisms import Mechanism
 from wukongs.query.plans import plan_layout as layout
-from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
+from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledPatterns, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.delta_kernels import NO_PLAN, drop_ended, go_on, keep
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -141,7 +141,7 @@ class Deltas(WindowChanges):
     def __init__(
         self,
         found: DeltaClause,
-        whole: CompiledQuery,
+        whole: CompiledPatterns,
         windows: Windows,
         tables: Mapping[Member, Membership],
         batch_ms: Mapping[str, int],
@@ -209,7 +209,7 @@ class Deltas(WindowChanges):
         return Moves(self._held[: self.count], self._held[:0], is_anew=True, number=self._move_count)
 
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
-        found = self._anew.bindings_of_many(self.variables, limits)
+        found = self._anew.bindings(self.variables, limits)
         if found is None:
             return None
         self.count = 0
@@ -240,7 +240,7 @@ class Deltas(WindowChanges):
             )
             if done < len(calls):  # it has found very much, or there is no room
                 number, plan = self._plans[done]
-                found = plan.bindings_of_many(plan.variables, limits)
+                found = plan.bindings(plan.variables, limits)
                 if found is None:
                     return False
                 if len(found[0]):
@@ -256,11 +256,11 @@ class Deltas(WindowChanges):
 
     def _compiled(
         self, clause: DatasetClause, wanted: FilteredBgp, windows: Windows, workspace: Workspace
-    ) -> CompiledQuery:
+    ) -> CompiledPatterns:
         """Return a plan for all variables. A filter between its steps would cut it in two, and kernels could not run
         it."""
         resolve, memo = self._whole.resolve, PlanMemo()
-        return CompiledQuery(clause, self.variables, wanted, (), windows, resolve, memo, workspace, filters_last=True)
+        return CompiledPatterns(clause, self.variables, wanted, windows, resolve, memo, workspace, filters_last=True)
 
     def _renew(self) -> bool:
         """Write down the calls of the delta plans for the sizes of now. Return whether kernels can run all of them.
@@ -274,7 +274,7 @@ class Deltas(WindowChanges):
         for call, columns, (number, plan) in zip(self._calls, self._columns_of, self._plans, strict=True):
             call[:] = 0
             if plan.steps is not None and (self._comes or number not in self._over_stored):
-                call[:], columns[:] = plan.steps.call, plan.columns_of
+                call[:], columns[:] = plan.steps.call, list(map(plan.steps.plan.variables.index, plan.variables))
                 call[layout.CALL_ROOM] = OUT_CELLS // plan.steps.width
         if all(are_current):
             self._version = self._whole.windows.table.version

@@ -15,7 +15,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.limits import Limits
 from wukongs.query.mechanisms import Mechanism
-from wukongs.query.plans.compiled import Columns, CompiledQuery
+from wukongs.query.plans.compiled import Columns, CompiledPatterns
 from wukongs.query.plans.deltas import DeltaClause
 from wukongs.query.plans.window_changes import Derive, Moves, WindowChanges
 from wukongs.store.dtypes import Int64Array
@@ -36,7 +36,7 @@ class SliceChanges(WindowChanges):
 
     def __init__(
         self,
-        whole: CompiledQuery,
+        whole: CompiledPatterns,
         table: Membership,
         ring: SliceRing,
         extent: Extent,
@@ -86,7 +86,7 @@ class SliceChanges(WindowChanges):
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
         assert derive is None, self.variables
         self._limits = limits
-        found = self._whole.bindings_of_many(self.variables, limits)
+        found = self._whole.bindings(self.variables, limits)
         if found is None:
             return None
         rows = np.stack(found, axis=1) if len(found[0]) else np.empty((0, self._width), np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 
 from wukongs.query.limits import Limits
 from wukongs.query.mechanisms import Mechanism
-from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery
+from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledPatterns
 from wukongs.query.plans.plan_runner import ADVICE
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.membership import Membership
@@ -54,7 +54,7 @@ class WindowChanges(ABC):
     mechanism: Mechanism
 
     def __init__(
-        self, whole: CompiledQuery, tables: Sequence[tuple[Membership, int]], step_ms: int, derived: int = 0
+        self, whole: CompiledPatterns, tables: Sequence[tuple[Membership, int]], step_ms: int, derived: int = 0
     ) -> None:
         """whole: the patterns, evaluated anew; tables: all that know tuples of windows, with the length of a stream
         batch of each (ms); step_ms: how often the query fires; derived: how many columns the rows have beside those of
@@ -98,7 +98,7 @@ class WindowChanges(ABC):
 
     def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
         """Have the rows of the firing that it stands at, once; return those that were inserted and deleted. None if
-        they have to be found in another way. Raises as CompiledQuery.run, and what derive raises."""
+        they have to be found in another way. Raises as CompiledPatterns.bindings, and what derive raises."""
         goes_on, self._held_ms = self._goes_on and self._is_known, None
         self._move_count += 1
         is_known = self._is_known and not any(table.is_too_large for table, _ in self._tables)  # another reader's stand

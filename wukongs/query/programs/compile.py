@@ -8,7 +8,7 @@ executor evaluates such queries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -49,7 +49,10 @@ from wukongs.csparql.scope import (
 )
 from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.csparql.walk import join_operands
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row
+from wukongs.query.operators.aggregates import group
+from wukongs.query.operators.ordering import order_by
 from wukongs.query.plans import plan_layout
 from wukongs.query.plans.compiled import CompiledSteps, Windows, Workspace
 from wukongs.query.plans.conditions import compared_with_string, conditions_of
@@ -58,14 +61,17 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs import program_layout as layout
 from wukongs.query.programs.arena import Arena
 from wukongs.query.programs.memo import SLOTS_MAX, Memo, TextMemo
+from wukongs.query.rows import stable_order
+from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array, UInt8Array
-from wukongs.store.term_ids import OPS, integer_ids
+from wukongs.store.term_ids import OPS, integer_ids, term_id
 
 KEYS_MAX = 4
 """The variables that a condition or expression may mention."""
-_CODES = {"MIN": layout.MIN, "MAX": layout.MAX, "SUM": layout.SUM}
+_CODES = {"MIN": layout.MIN, "MAX": layout.MAX, "SAMPLE": layout.SAMPLE}
 _ZERO = literal("0", f"{XSD}integer")
 ZERO = int(integer_ids(np.zeros(1, np.int64))[0])
+_EMPTY = term_id('""')
 
 
 class NotCompiled(Exception):
@@ -112,6 +118,19 @@ class Relation:
         return self.variables.index(variable)
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An operation as Python evaluates it, with those behind it that only finish its result.
+
+    operand, result    The relations that it reads and makes.
+    behind             The operation at which the program goes on."""
+
+    operand: Relation
+    result: Relation
+    behind: int
+    evaluate: Callable[[BindingTable, QueryTerms], BindingTable]
+
+
 @dataclass(slots=True)
 class Code:
     """The operations of a program, and the memory that they point at."""
@@ -123,10 +142,14 @@ class Code:
     """Cells of VALUES, and their terms: a program writes the ids before its first run."""
     memos: dict[int, Memo] = field(default_factory=dict)
     """By the operations that read them."""
+    hosts: dict[int, Host] = field(default_factory=dict)
+    """By the operations that Python may have to evaluate."""
     tables: list[tuple[int, int, int]] = field(default_factory=list)
     """Address, rows and columns of each table before the first operation."""
     estimated_cells: float = 0.0
     """Ids in the rows of all compiled plans, estimated."""
+    estimated_rows: float = 0.0
+    """Rows of all their steps, estimated."""
 
     def table(self, rows: int = 0, columns: int = 0, address: int = 0) -> int:
         """Return the number of a new table. address: of its rows, if no operation makes them."""
@@ -153,12 +176,12 @@ class Code:
             self.memos[len(self.operations)] = memo
         self.operations.append([code, out, left, right, address, count, 0, flag])
 
-    def block(self, arena: Arena) -> Int64Array:
-        """Return the program as the kernel takes it: head, tables, operations."""
+    def block(self, arena: Arena, result: int) -> Int64Array:
+        """Return the program as the kernel takes it: head, tables, operations. result: the number of its table."""
         head = np.zeros(layout.PROGRAM_HEAD, np.int64)
         head[layout.PROGRAM_OPERATIONS], head[layout.PROGRAM_TABLES] = len(self.operations), len(self.tables)
         head[layout.PROGRAM_ARENA], head[layout.PROGRAM_CELLS] = arena.address, len(arena)
-        head[layout.PROGRAM_DICTIONARIES] = arena.dictionaries_address
+        head[layout.PROGRAM_DICTIONARIES], head[layout.PROGRAM_RESULT] = arena.dictionaries_address, result
         parts = head, np.array(self.tables, np.int64).ravel(), np.array(self.operations, np.int64).ravel()
         return np.concatenate(parts, dtype=np.int64)
 
@@ -198,18 +221,23 @@ class Compiler:
         number = self.code.table(self.rows, len(self.arguments))
         self._unit = Relation(number, self.arguments, frozenset(self.arguments), self.rows)
 
-    def query(self, query: Query) -> Relation:
-        """Compile a query; return its result: the number of the row of arguments, if there are any, and the query's
-        variables; of CONSTRUCT all variables."""
+    def query(self, query: Query) -> tuple[Relation, Int64Array | None]:
+        """Compile a query; return its result, and the columns that are shown, None for all of them: the number of the
+        row of arguments, if there are any, and the query's variables; of CONSTRUCT all variables."""
         if query.form == "describe":
             raise NotCompiled("describe")
+        shown = tuple(map(Variable, query.variables))
+        if query.form == "select" and isinstance(query.pattern, Project) and not self.arguments:
+            relation = self.node(query.pattern.pattern)
+            if shown != relation.variables and set(shown) <= set(relation.variables):
+                return relation, np.array(list(map(relation.column, shown)), np.int64)
+            return self._projected(relation, shown), None
         relation = self.node(query.pattern)
         if query.form == "ask":
-            return relation
-        shown = tuple(map(Variable, query.variables))
+            return relation, None
         if query.form == "construct":
             shown = tuple(variable for variable in relation.variables if variable not in self.arguments)
-        return self._projected(relation, (*self.arguments[:1], *shown))
+        return self._projected(relation, (*self.arguments[:1], *shown)), None
 
     def node(self, node: Node) -> Relation:
         """Compile a node of the algebra; return its solutions."""
@@ -280,6 +308,7 @@ class Compiler:
             bound, is_by_row = certain.intersection(lowered.variables), start.is_by_row
             relation = Relation(number, lowered.variables, bound, own[-1].estimated_rows, is_by_row)
             self.code.estimated_cells += relation.rows * len(lowered.variables)
+            self.code.estimated_rows += sum(step.estimated_rows for step in own)
             if not lowered.variables:  # the kernel's rows have a column even so
                 relation = self._pick(relation, [], (), NO_VARIABLES)
             for expression in segment.filters:
@@ -424,7 +453,7 @@ class Compiler:
         pattern, mentioned = exists.pattern, mentioned_variables(exists.pattern)
         shared = mentioned.intersection(relation.variables)
         is_open = FilteredBgp.of(pattern) is None and not is_explorable(pattern, shared)
-        if not shared or is_open or is_row_by_row(pattern) or assigned_variables(pattern):
+        if is_open or is_row_by_row(pattern) or assigned_variables(pattern):
             raise NotCompiled("EXISTS")
         if not relation.certain.issuperset(shared):
             raise NotCompiled("EXISTS of what may be unbound")
@@ -530,59 +559,48 @@ class Compiler:
         """Return the distinct rows of some variables, by default of all. numbers: the table that gets the number of the
         distinct row of each row, -1 for none."""
         variables = relation.variables if variables is None else variables
-        if not variables:
-            raise NotCompiled("distinct rows without variables")
         number, columns = self.code.table(), map(relation.column, variables)
         data = np.array([len(variables), 0, *columns], np.int64)
         self.code.add(layout.GROUP, number, relation.number, numbers, data)
-        return Relation(number, variables, relation.certain.intersection(variables), relation.rows)
+        certain = relation.certain.intersection(variables)
+        return Relation(number, variables, certain, relation.rows, relation.is_by_row)
 
     def _group(self, node: Group) -> Relation:
         relation = self.node(node.pattern)
-        cells: list[int] = []
-        names: list[Variable] = []
-        of_nothing: list[int] = []
-        """The values of the aggregates in a group without rows."""
-        means: list[tuple[Variable, Variable, Variable]] = []
-        for variable, aggregate in node.aggregates:
-            if aggregate.argument is None:
-                if aggregate.distinct:
-                    raise NotCompiled("COUNT(DISTINCT *)")
-                cells += layout.COUNT_ROWS, 0
-                names.append(variable)
-                of_nothing.append(ZERO)
-                continue
-            relation, argument = self._column_of(relation, aggregate.argument)
-            at = relation.column(argument)
-            if aggregate.name == "COUNT":
-                cells += (layout.COUNT_DISTINCT if aggregate.distinct else layout.COUNT_TERMS), at
-                names.append(variable)
-                of_nothing.append(ZERO)
-            elif aggregate.name == "AVG" and not aggregate.distinct:
-                total, count = Variable(f"{variable.name}.total"), Variable(f"{variable.name}.count")
-                means.append((variable, total, count))
-                cells += layout.SUM, at, layout.COUNT_TERMS, at
-                names += total, count
-                of_nothing += ZERO, ZERO
-            elif aggregate.name in _CODES and not (aggregate.distinct and aggregate.name == "SUM"):
-                cells += _CODES[aggregate.name], at
-                names.append(variable)
-                of_nothing.append(ZERO if aggregate.name == "SUM" else UNBOUND)
-            else:
-                raise NotCompiled(aggregate.name)
         if any(key not in relation.variables for key in node.keys):
             raise NotCompiled("a key that nothing binds")
-        keys = (*self.arguments, *node.keys)
-        number = self.code.table(0, len(keys) + len(names))
-        data = np.array([len(keys), len(names), *map(relation.column, keys), *cells], np.int64)
-        self.code.add(layout.GROUP, number, relation.number, data=data)
-        found, certain = (*keys, *names), relation.certain.intersection(keys)
-        relation = Relation(number, found, certain, relation.rows, relation.is_by_row)
+        if any(aggregate.argument is None and aggregate.distinct for _, aggregate in node.aggregates):
+            if len(node.aggregates) > 1:
+                raise NotCompiled("COUNT(DISTINCT *) beside other aggregates")
+            named = tuple(variable for variable in relation.variables if not variable.is_blank)
+            relation = self._distinct(relation, tuple(dict.fromkeys((*self.arguments, *node.keys, *named))))
+        made: list[tuple[Variable, Aggregate]] = []
+        for variable, aggregate in node.aggregates:
+            if aggregate.argument is not None:
+                relation, argument = self._column_of(relation, aggregate.argument)
+                made.append((variable, replace(aggregate, argument=argument)))
+            else:
+                made.append((variable, aggregate))
+        pieces = [piece for variable, aggregate in made for piece in _pieces_of(variable, aggregate)]
+        keys, operand, at = (*self.arguments, *node.keys), relation, len(self.code.operations)
+        cells = [cell for piece in pieces for cell in (piece.code, piece.column(operand))]
+        data = np.array([len(keys), len(pieces), *map(operand.column, keys), *cells], np.int64)
+        found = (*keys, *(piece.variable for piece in pieces))
+        number = self.code.table(0, len(found))
+        self.code.add(layout.GROUP, number, operand.number, data=data, memo=self.memos.texts)
+        relation = Relation(number, found, operand.certain.intersection(keys), operand.rows, operand.is_by_row)
         if self.arguments and not node.keys:
-            relation = self._of_each_argument(relation, of_nothing)
-        for variable, total, count in means:
-            relation = self._extended(relation, variable, _mean(total, count))
-        return self._projected(relation, (*keys, *(variable for variable, _ in node.aggregates)))
+            parts = [(piece.variable, piece.aggregate) for piece in pieces]
+            self.code.hosts[at] = Host(operand, relation, at + 1, lambda table, terms: group(table, keys, parts, terms))
+            relation = self._of_each_argument(relation, [piece.of_nothing for piece in pieces])
+        for variable, aggregate in made:
+            if _is_mean(aggregate):
+                relation = self._extended(relation, variable, _mean(variable))
+        relation = self._projected(relation, (*keys, *(variable for variable, _ in made)))
+        if at not in self.code.hosts:
+            behind = len(self.code.operations)
+            self.code.hosts[at] = Host(operand, relation, behind, lambda table, terms: group(table, keys, made, terms))
+        return relation
 
     def _of_each_argument(self, relation: Relation, of_nothing: list[int]) -> Relation:
         """Add the groups of rows of arguments without solutions to a group of each row of arguments."""
@@ -597,14 +615,23 @@ class Compiler:
         shown = relation.variables
         ties = sorted(shown, key=lambda variable: variable.name)
         columns: list[int] = []
+        by: list[tuple[Expression, bool]] = []
         for expression, is_descending in conditions:
             relation, variable = self._column_of(relation, expression)
             columns += relation.column(variable), int(is_descending)
+            by.append((variable, is_descending))
         head = [len(conditions), len(ties), 0, -1, self._part_of(relation)]
         data = np.array([*head, *columns, *map(relation.column, ties)], np.int64)
-        number = self.code.table()
+        number, parts = self.code.table(), self.arguments[:1]
+
+        def sort(table: BindingTable, terms: QueryTerms) -> BindingTable:
+            found = order_by(table, by, terms, ties=table.columns_of(ties))
+            return found.take(stable_order(found.columns_of(parts))) if parts else found
+
+        sorted_rows, at = replace(relation, number=number), len(self.code.operations)
         self.code.add(layout.SORT, number, relation.number, data=data, memo=self.memos.texts)
-        return self._projected(replace(relation, number=number), shown)
+        self.code.hosts[at] = Host(relation, sorted_rows, at + 1, sort)
+        return self._projected(sorted_rows, shown)
 
     def _part_of(self, relation: Relation) -> int:
         """Return the column that keeps the rows of arguments apart, -1 without any."""
@@ -660,7 +687,50 @@ def _table(rows: Sequence[tuple[int, int]]) -> Int64Array:
     return np.array(rows, np.int64).reshape(-1, layout.PICK_WIDTH)
 
 
-def _mean(total: Variable, count: Variable) -> Expression:
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """An aggregate of the kernel. of_nothing: its value in a group without rows."""
+
+    variable: Variable
+    aggregate: Aggregate
+    code: int
+    of_nothing: int = ZERO
+
+    def column(self, relation: Relation) -> int:
+        """Return the column that it reads."""
+        argument = self.aggregate.argument
+        return relation.column(argument) if isinstance(argument, Variable) else 0
+
+
+def _is_mean(aggregate: Aggregate) -> bool:
+    """Return whether an aggregate is computed of a sum and a count."""
+    return aggregate.name == "AVG" and not aggregate.distinct
+
+
+def _pieces_of(variable: Variable, aggregate: Aggregate) -> list[_Piece]:
+    """Return the aggregates of the kernel that make up an aggregate of a variable."""
+    name, is_distinct = aggregate.name, aggregate.distinct
+    if _is_mean(aggregate):
+        total, count = _parts_of_mean(variable)
+        return [
+            _Piece(total, replace(aggregate, name="SUM"), layout.SUM),
+            _Piece(count, replace(aggregate, name="COUNT"), layout.COUNT_TERMS),
+        ]
+    if name == "COUNT":
+        code = layout.COUNT_DISTINCT if is_distinct else layout.COUNT_TERMS
+        return [_Piece(variable, aggregate, layout.COUNT_ROWS if aggregate.argument is None else code)]
+    if name == "SUM":
+        return [_Piece(variable, aggregate, layout.HOSTED if is_distinct else layout.SUM)]
+    of_nothing = _EMPTY if name == "GROUP_CONCAT" else ZERO if name == "AVG" else UNBOUND
+    return [_Piece(variable, aggregate, _CODES.get(name, layout.HOSTED), of_nothing)]
+
+
+def _parts_of_mean(variable: Variable) -> tuple[Variable, Variable]:
+    return Variable(f"{variable.name}.total"), Variable(f"{variable.name}.count")
+
+
+def _mean(variable: Variable) -> Expression:
     """Return AVG as an expression over SUM and COUNT. If the count is 0, it is SUM: 0 of no rows, unbound after an
     error."""
+    total, count = _parts_of_mean(variable)
     return Call("IF", (Call("=", (count, _ZERO)), total, Call("/", (total, count))))

@@ -1,8 +1,9 @@
 # mypy: disallow-untyped-defs=false
 """Kernels of GROUP BY in programs. Groups are in the order of their first rows.
 
-SUM adds inlined integers and decimals exactly. MIN and MAX compare terms of one kind by their float64s, where these
-are exact. For all other terms the program falls back to the executor.
+SUM adds inlined integers and decimals exactly. MIN, MAX and SAMPLE compare terms of one kind by their float64s, where
+these are exact, and IRIs, blank nodes and strings by their texts. Groups with other terms, or other aggregates, are
+evaluated in Python.
 """
 
 from __future__ import annotations
@@ -12,22 +13,34 @@ import numpy as np
 from wukongs.query.plans.plan_layout import DONE
 from wukongs.query.programs.memo_kernels import mix
 from wukongs.query.programs.program_layout import (
+    CLASS_OTHER,
+    COMPARED_MAX,
     COUNT_DISTINCT,
     COUNT_ROWS,
     FALL_BACK,
+    HOST,
+    HOSTED,
     MAX,
+    MEMO_MISS,
     MIN,
     OPERATION_DATA,
     OPERATION_LEFT,
+    OPERATION_MEMO,
     OPERATION_OUT,
     OPERATION_RIGHT,
+    PROGRAM_MISSED,
+    SAMPLE,
     SUM,
     TABLE_ADDRESS,
     TABLE_COLUMNS,
     TABLE_ROWS,
+    TEXT_CLASS,
+    TEXT_SIZE,
+    TEXT_WIDTH,
 )
 from wukongs.query.programs.sort_kernels import order_class
-from wukongs.query.programs.space_kernels import slots_for, table_for, take_cells
+from wukongs.query.programs.space_kernels import add_missed_key, slots_for, table_for, take_cells
+from wukongs.query.programs.text_kernels import compare_texts, read_text
 from wukongs.store.addresses import int64_array, rows_of
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.inline_kernels import pack_decimal, pack_integer
@@ -133,31 +146,62 @@ def sum_rows(rows, column, groups, scales, kinds, out, at):
 
 
 @njit_uncounted
-def extreme_rows(rows, column, code, groups, is_wrong, out, at):
-    """MIN or MAX into a column of the groups, UNBOUND before. Returns False if the ids do not determine it.
+def extreme_rows(head, memo, rows, columns, code, groups, is_wrong, out, places):
+    """MIN, MAX or SAMPLE into a column of the groups, UNBOUND before.
 
-    is_wrong : int64[n_groups], zeros; 1 for an error."""
+    Parameters
+    ----------
+    memo : int                       The address of the memo of computed texts.
+    columns, places : int64[1]       The column of the terms; that of the groups.
+    is_wrong : int64[n_groups]       Zeros; 1 for a group with an error.
+
+    Returns the number of terms whose texts the memo lacks, -1 if neither ids nor texts determine it, or the arena is
+    full."""
+    entry = take_cells(head, 2 * TEXT_WIDTH)
+    if entry < 0:
+        return np.int64(-1)
+    other_entry = entry + 8 * TEXT_WIDTH
+    text, other_text = int64_array(entry, TEXT_WIDTH), int64_array(other_entry, TEXT_WIDTH)
+    missed, compared, read = np.int64(0), np.int64(0), np.int64(UNBOUND)  # read: the term of other_text
     for i in range(rows.shape[0]):
-        g, term = groups[i], rows[i, column]
-        best = out[g, at]
+        g, term = groups[i], rows[i, columns[0]]
+        best = out[g, places[0]]
         if term == UNBOUND:
-            is_wrong[g] = 1
+            is_wrong[g] = 0 if code == SAMPLE else 1
         elif best == UNBOUND:
-            out[g, at] = term
+            out[g, places[0]] = term
         elif term != best:
             kind, value = numeric_value(term)
             other_kind, other = numeric_value(best)
             known = order_class(kind)
-            if known == 0 or known != order_class(other_kind) or value == other:
-                return False
-            if not (abs(value) < EXACT_LIMIT and abs(other) < EXACT_LIMIT):
-                return False
-            if (value < other) == (code == MIN):
-                out[g, at] = term
+            if known != 0 and known == order_class(other_kind):
+                if value == other or not (abs(value) < EXACT_LIMIT and abs(other) < EXACT_LIMIT):
+                    return np.int64(-1)
+                is_less = value < other
+            else:
+                before = missed
+                if not read_text(head, rows[i], columns, memo, entry):
+                    missed = add_missed_key(head, missed, rows[i], columns)
+                elif best != read:
+                    read = best
+                    if not read_text(head, out[g], places, memo, other_entry):
+                        read = np.int64(UNBOUND)
+                        missed = add_missed_key(head, missed, out[g], places)
+                if missed < 0:
+                    return missed
+                if missed > before:
+                    continue
+                compared += min(text[TEXT_SIZE], other_text[TEXT_SIZE])
+                is_other = text[TEXT_CLASS] == CLASS_OTHER or other_text[TEXT_CLASS] == CLASS_OTHER
+                if is_other or compared > COMPARED_MAX:
+                    return np.int64(-1)
+                is_less = compare_texts(text, other_text) < 0
+            if is_less == (code != MAX):
+                out[g, places[0]] = term
     for g in range(out.shape[0]):
         if is_wrong[g] == 1:
-            out[g, at] = UNBOUND
-    return True
+            out[g, places[0]] = UNBOUND
+    return missed
 
 
 @njit_uncounted
@@ -168,6 +212,9 @@ def group_rows(operation, tables, head):
     data = int64_array(operation[OPERATION_DATA], 2)
     keys, aggregates = data[0], data[1]
     data = int64_array(operation[OPERATION_DATA], 2 + keys + 2 * aggregates)
+    for a in range(aggregates):
+        if data[2 + keys + 2 * a] == HOSTED:
+            return HOST
     of_rows = take_cells(head, 2 * count)
     slots, size = slots_for(head, count)
     if of_rows < 0 or slots < 0:
@@ -177,7 +224,7 @@ def group_rows(operation, tables, head):
         numbers = tables[operation[OPERATION_RIGHT]]
         numbers[TABLE_ADDRESS], numbers[TABLE_ROWS], numbers[TABLE_COLUMNS] = of_rows, count, 1
     found = number_groups(rows, data[2 : 2 + keys], groups, firsts, int64_array(slots, size))
-    if keys == 0:
+    if keys == 0 and aggregates > 0:
         found = np.int64(1)
     if not table_for(head, out, found, keys + aggregates):
         return FALL_BACK
@@ -188,8 +235,8 @@ def group_rows(operation, tables, head):
     for a in range(aggregates):
         code, column, at = data[2 + keys + 2 * a], data[3 + keys + 2 * a], keys + a
         for g in range(found):
-            target[g, at] = UNBOUND if code in (MIN, MAX) else 0
-        scratch = take_cells(head, 2 * found)
+            target[g, at] = UNBOUND if code in (MIN, MAX, SAMPLE) else 0
+        scratch = take_cells(head, 2 * found + 1)
         if scratch < 0:
             return FALL_BACK
         scales, kinds = int64_array(scratch, found), int64_array(scratch + 8 * found, found)
@@ -197,10 +244,15 @@ def group_rows(operation, tables, head):
             scales[g] = kinds[g] = 0
         if code == SUM:
             if not sum_rows(rows, column, groups, scales, kinds, target, at):
-                return FALL_BACK
-        elif code in (MIN, MAX):
-            if not extreme_rows(rows, column, code, groups, kinds, target, at):
-                return FALL_BACK
+                return HOST
+        elif code in (MIN, MAX, SAMPLE):
+            columns, places = data[3 + keys + 2 * a :], int64_array(scratch + 16 * found, 1)
+            places[0] = at
+            memo = operation[OPERATION_MEMO]
+            missed = extreme_rows(head, memo, rows, columns[:1], code, groups, kinds, target, places)
+            if missed != 0:
+                head[PROGRAM_MISSED] = missed
+                return MEMO_MISS if missed > 0 and memo != 0 else HOST
         else:
             seen, seen_size = np.int64(0), np.int64(0)
             if code == COUNT_DISTINCT:

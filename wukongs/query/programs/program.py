@@ -1,14 +1,15 @@
 """Program: a query that kernels answer over the engine's table of windows, whatever operators it has.
 
-A query of triple patterns alone is a CompiledQuery (query/plans/compiled.py). A program has other operators, too:
-OPTIONAL, UNION, EXISTS, MINUS, conditions, computed values, groups, DISTINCT, ORDER BY, LIMIT. One call makes the
-columns of the result from the windows. Expressions over texts are cached by term ids (memo.py). If the arena is too
-small for a window, the executor evaluates it.
+Beside triple patterns and above them: OPTIONAL, UNION, EXISTS, MINUS, conditions, computed values, groups, DISTINCT,
+ORDER BY, LIMIT. A call makes the columns of the result from the windows; `run_together` has one call for many programs.
+Expressions over texts are cached by term ids (memo.py). Python evaluates operators of which kernels are not capable
+between two calls. If the arena is too small for a window, the executor evaluates the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from wukongs.csparql.algebra import Query
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import within
 from wukongs.query.limits import Limits
 from wukongs.query.plans.compiled import Columns, Windows, Workspace
@@ -28,7 +30,7 @@ from wukongs.query.programs import program_layout as layout
 from wukongs.query.programs.arena import Arena
 from wukongs.query.programs.compile import Code, Compiler, Memos, NotCompiled, Relation
 from wukongs.query.programs.memo import SLOTS_MAX, Memo
-from wukongs.query.programs.program_kernels import run_program
+from wukongs.query.programs.program_kernels import run_programs
 from wukongs.query.programs.text_kernels import texts_size
 from wukongs.query.refusals import REFUSED, Refusals
 from wukongs.query.terms.query_terms import QueryTerms
@@ -37,8 +39,10 @@ from wukongs.store.jit import wrapping
 from wukongs.store.term_ids import HASH_BITS, is_inlined
 from wukongs.store.term_registry import TermReader, TermRegistry
 
-MISSES_MAX = 64
-"""Most memo misses of one run."""
+STOPS_MAX = 64
+"""Most stops of one run: for keys that memos lack, and for operations that Python evaluates."""
+TOGETHER_S = 1e-4
+"""A program that takes longer is not run with others: their windows would wait for it."""
 OTHERS = 2
 """Executions that are left after a failure with arguments: others may need less."""
 
@@ -53,13 +57,13 @@ class Bounds(NamedTuple):
     computed_size: int = 1 << 22
     """Characters of their texts; beyond it they are dropped, too."""
     missed: int = 1 << 62
-    """Keys that a run adds to memos."""
+    """Rows that Python evaluates in a run: keys that memos lack, and operands."""
     missed_size: int = 1 << 62
-    """Bytes of the texts of these keys, and characters of what is computed."""
+    """Bytes of their texts, and characters of what is computed."""
 
 
 SHORT = Bounds(1 << 11, 1 << 10, 1 << 16, 1 << 9, 1 << 14)
-"""Bounds of a program that runs with a lock held: one of many, with keys that seldom come again."""
+"""Bounds of a program that runs with a lock held: one of many, with terms that seldom come again."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -81,9 +85,17 @@ class Program:
     _code: Code | None = None
     """The operations for the current sizes; None before the first run."""
     _block: Int64Array = field(init=False)
-    _address: int = 0
+    address: int = 0
     """Address of the block."""
+    _addresses: Int64Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    _ran: Int64Array = field(default_factory=lambda: np.zeros((1, layout.FOUND_WIDTH), np.int64))
+    """The status and result of a run, as the kernel writes them."""
+    ready_version: int = -1
+    """The version of the table of windows for which `run_together` may run the block as it is; -1: `run` has something
+    to do before, or it takes long, or has never run."""
     _result: Relation = field(init=False)
+    columns: Int64Array | None = None
+    """The columns of the result that are shown, None for all of them."""
     _memos: Memos = field(init=False)
     _wanted: dict[tuple[int, ...], FilteredBgp] = field(default_factory=dict)
     _terms: QueryTerms | None = None
@@ -117,11 +129,12 @@ class Program:
         Parameters
         ----------
         reader : TermReader              Reads the terms of the data.
-        terms, limits                    Are called on a memo miss, once.
+        terms, limits                    Are called once, if Python has something to evaluate.
         rows : int64[n, arguments], contiguous.
         may_evaluate : bool              Whether expressions may be evaluated.
 
         Raises QueryTimeout."""
+        self.ready_version = -1
         if self.is_refused or not self._refusals.passed():
             return None
         if self._version != self.windows.table.version and not self._renew(1 if rows is None else len(rows)):
@@ -138,30 +151,38 @@ class Program:
             self._block[layout.PROGRAM_HEAD + layout.TABLE_ROWS] = len(rows)
         self.arena.read_by(reader)
         used = self._write_values(terms) if self._code.values and not self._has_values else None
-        block, epoch = self._block, self.registry.release_count + 1
-        block[layout.PROGRAM_USED] = block[layout.PROGRAM_AT] = 0
-        block[layout.PROGRAM_EPOCH] = epoch
-        own, keys, size = None, 0, 0
-        for _ in range(MISSES_MAX):
+        epoch = self.registry.release_count + 1
+        own, count, size, is_hosted = None, 0, 0, False
+        for stops in range(STOPS_MAX):
+            began_s = time.perf_counter()
             with wrapping():
-                status = run_program(self._address)
+                run_programs(self._addresses, 0, epoch, stops > 0, self._ran)
+            status = int(self._ran[0, layout.FOUND_STATUS])
             if status == DONE:
                 self._refusals.forget()
-                return self._found(used, terms)
-            if status != layout.MEMO_MISS:
+                is_short = time.perf_counter() - began_s < TOGETHER_S and not is_hosted
+                if is_short and not self.arguments and self.registry.hash_bits == HASH_BITS:
+                    self.ready_version = self._version
+                return self.result(_rows_of(self, *self._ran[0].tolist()), terms, used)
+            if status not in (layout.MEMO_MISS, layout.HOST):
                 break
-            memo, missed = self._missed()
-            keys += len(missed)
+            is_hosted |= status == layout.HOST
+            at = int(self._block[layout.PROGRAM_AT])
+            read = self._missed(self._code.memos[at]) if status == layout.MEMO_MISS else self._operand(at)
+            count += len(read)
             if self.bounds.missed_size < 1 << 62:
                 with wrapping():
-                    size += int(texts_size(self._address, missed.ravel()))
-            if not may_evaluate or keys > self.bounds.missed or size > self.bounds.missed_size:
+                    size += int(texts_size(self.address, read.ravel()))
+            if not may_evaluate or count > self.bounds.missed or size > self.bounds.missed_size:
                 return None
             used, own = used or self._terms_of(terms()), own or limits()
             computed = used.computed_size
             try:
                 with within(own):
-                    self._fill_memo(memo, missed, used, epoch)
+                    if status == layout.MEMO_MISS:
+                        self._fill_memo(self._code.memos[at], read, used, epoch)
+                    elif not self._evaluate(at, read, used):
+                        break
             except BudgetExceeded:  # the executor may need less, or names the operator
                 break
             size += used.computed_size - computed
@@ -171,11 +192,14 @@ class Program:
         self._refusals.add(OTHERS if self.arguments else REFUSED)
         return None
 
-    def _found(self, used: QueryTerms | None, terms: Callable[[], QueryTerms]) -> ProgramResult:
-        """Copy the result out of the arena."""
-        place = layout.PROGRAM_HEAD + self._result.number * layout.TABLE_WIDTH
-        address, count, width = self._block[place : place + layout.TABLE_WIDTH].tolist()
-        rows = self.arena.at(address, count * width).reshape(count, width).T.copy()
+    def result(
+        self, rows: Int64Array, terms: Callable[[], QueryTerms], used: QueryTerms | None = None
+    ) -> ProgramResult:
+        """Return the result of a run that is done.
+
+        rows : int64[columns, n]         Not of the arena.
+        terms                            Is called if the program has computed terms.
+        used : QueryTerms | None         The terms of the run, if there are any."""
         known = self._terms
         if used is None and known is not None and known.has_computed:
             used = self._terms_of(terms())
@@ -183,11 +207,12 @@ class Program:
             known.computed_count > self.bounds.computed or known.computed_size > self.bounds.computed_size
         ):
             self._drop_computed()
-        return ProgramResult(tuple(rows), count, used)
+        width, count = rows.shape
+        return ProgramResult(tuple(rows) if count or width >= len(_NO_COLUMNS) else _NO_COLUMNS[width], count, used)
 
     def _drop_computed(self) -> None:
         """Drop all computed terms, and what holds their ids."""
-        self._is_moved = True
+        self._is_moved, self.ready_version = True, -1
         self._memos.clear()
         self._terms, self._has_values = None, False
 
@@ -206,12 +231,42 @@ class Program:
         self._has_values = True
         return used
 
-    def _missed(self) -> tuple[Memo, Int64Array]:
-        """Return the memo of the operation that has stopped, and the keys that it lacks: int64[n, keys]."""
-        assert self._code is not None, self.query
-        memo = self._code.memos[int(self._block[layout.PROGRAM_AT])]
+    def _missed(self, memo: Memo) -> Int64Array:
+        """Return the keys that a memo lacks: int64[n, keys]."""
         count, keys = int(self._block[layout.PROGRAM_MISSED]), len(memo.variables)
-        return memo, self.arena.at(int(self._block[layout.PROGRAM_MISSED_AT]), count * keys).reshape(count, keys)
+        return self.arena.at(int(self._block[layout.PROGRAM_MISSED_AT]), count * keys).reshape(count, keys)
+
+    def _table(self, number: int) -> Int64Array:
+        """Return the entry of a table."""
+        first = layout.PROGRAM_HEAD + number * layout.TABLE_WIDTH
+        return self._block[first : first + layout.TABLE_WIDTH]
+
+    def _operand(self, at: int) -> Int64Array:
+        """Return the rows that an operation reads: int64[n, columns]."""
+        assert self._code is not None, self.query
+        address, count, width = self._table(self._code.hosts[at].operand.number).tolist()
+        if self._rows is not None and address == self._rows.ctypes.data:
+            return self._rows
+        return self.arena.at(address, count * width).reshape(count, width).copy()
+
+    def _evaluate(self, at: int, rows: Int64Array, terms: QueryTerms) -> bool:
+        """Do what an operation does, in the place of the kernel; return False if the arena is full.
+
+        rows : int64[n, columns]   What it reads."""
+        assert self._code is not None, self.query
+        host, block = self._code.hosts[at], self._block
+        found = host.evaluate(BindingTable(host.operand.variables, tuple(rows.T), len(rows)), terms)
+        begin, width = int(block[layout.PROGRAM_USED]), len(host.result.variables)
+        end = begin + found.length * width
+        if end > len(self.arena):
+            return False
+        target = self.arena.cells[begin:end].reshape(found.length, width)
+        for column, own in zip(target.T, found.columns_of(host.result.variables), strict=True):
+            column[:] = own
+        address = self.arena.address + 8 * begin
+        self._table(host.result.number)[:] = address, found.length, width
+        block[layout.PROGRAM_USED], block[layout.PROGRAM_AT] = end, host.behind
+        return True
 
     def _fill_memo(self, memo: Memo, missed: Int64Array, terms: QueryTerms, epoch: int) -> None:
         """Insert the keys that the stopped operation misses."""
@@ -238,13 +293,13 @@ class Program:
         given = self.query.dataset, self.windows, self.resolve, self.plans, self.workspace
         try:
             compiler = Compiler(*given, self._memos, self._wanted, self.arguments, rows, code)
-            self._result = compiler.query(self.query)
+            self._result, self.columns = compiler.query(self.query)
         except NotCompiled:
             self.is_refused = True
             return False
         self._is_moved = True
-        self._block, self._code, self._changes = code.block(self.arena), code, changes
-        self._address = self._block.ctypes.data
+        self._block, self._code, self._changes = code.block(self.arena, self._result.number), code, changes
+        self.address = self._addresses[0] = self._block.ctypes.data
         if self.plans.is_stale:  # a plan for other sizes does until the memo is renewed
             self._changes = []
         else:
@@ -253,11 +308,32 @@ class Program:
 
     def forget(self) -> None:
         """Compile anew at the next run: ids of constants have changed."""
-        self._code, self._version = None, -1
+        self._code, self._version, self.ready_version = None, -1, -1
+
+    def goes_together(self) -> bool:
+        """Return whether `run_together` may run the block as it is, over the windows of now."""
+        version = self.windows.table.version
+        if self.ready_version == version:
+            return True
+        if self.ready_version < 0 or self.windows.changes() != self._changes:
+            return False
+        self._version = self.ready_version = version
+        return True
+
+    def leave(self, status: int) -> None:
+        """Note that a run with others has ended with another status than DONE."""
+        self.ready_version = -1
+        if status == layout.FALL_BACK:
+            self._refusals.add()
+
+    @property
+    def estimated_rows(self) -> float:
+        """The rows of all steps of its plans, estimated; 0 before the first run."""
+        return 0.0 if self._code is None else self._code.estimated_rows
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The columns of the rows of the last run."""
+        """The columns of the rows of the last run, but for a SELECT."""
         return self._result.variables
 
     def _write_memos(self) -> None:
@@ -274,3 +350,38 @@ class ProgramResult:
     count: int
     terms: QueryTerms | None
     """None if the rows have terms of the data only."""
+
+
+_NO_ROWS = np.empty((1 << 10, 0), np.int64)
+_NO_COLUMNS = [tuple(_NO_ROWS[:width]) for width in range(17)]
+"""The columns of a result without rows, by their number."""
+
+
+def run_together(programs: Sequence[Program], reader: TermReader) -> list[Int64Array | None]:
+    """Run many programs for which `goes_together` holds, of one arena, in one kernel call.
+
+    Returns the rows of each, int64[columns, n], for `Program.result`; None where `Program.run` has something to do."""
+    arena = programs[0].arena
+    arena.read_by(reader)
+    addresses = np.array([one.address for one in programs], np.int64)
+    epoch, found = programs[0].registry.release_count + 1, np.zeros((len(programs), layout.FOUND_WIDTH), np.int64)
+    results, done = list[Int64Array | None](), 0
+    while done < len(programs):
+        with wrapping():
+            done = int(run_programs(addresses, done, epoch, False, found))
+        for row in found[len(results) : done].tolist():
+            if row[layout.FOUND_STATUS] == DONE:
+                results.append(_rows_of(programs[len(results)], *row))
+            else:
+                programs[len(results)].leave(row[layout.FOUND_STATUS])
+                results.append(None)
+    return results
+
+
+def _rows_of(program: Program, _: int, begin: int, count: int, width: int) -> Int64Array:
+    """Copy the result of a program out of the arena: int64[columns, n]."""
+    columns = program.columns
+    if not count:
+        return _NO_ROWS[: width if columns is None else len(columns)]
+    rows = program.arena.cells[begin : begin + count * width].reshape(count, width).T
+    return rows.copy() if columns is None else rows[columns]

@@ -37,6 +37,10 @@ from wukongs.query.programs.program_layout import (
     EXTEND,
     FALL_BACK,
     FILTER,
+    FOUND_COLUMNS,
+    FOUND_FROM,
+    FOUND_ROWS,
+    FOUND_STATUS,
     GROUP,
     JOIN,
     MEMO_MISS,
@@ -62,6 +66,7 @@ from wukongs.query.programs.program_layout import (
     PROGRAM_HEAD,
     PROGRAM_MISSED,
     PROGRAM_OPERATIONS,
+    PROGRAM_RESULT,
     PROGRAM_TABLES,
     PROGRAM_USED,
     PROJECT,
@@ -203,6 +208,8 @@ def keep_named(operation, tables, head):
     number, is_anti = operation[OPERATION_FLAG], operation[OPERATION_COUNT] == 1
     rows, found, numbers = rows_of(out), rows_of(right), rows_of(tables[operation[OPERATION_LEFT]])
     count = out[TABLE_ROWS]  # numbers are below it
+    if count == 0:
+        return DONE
     address = take_cells(head, count)
     if address < 0:
         return FALL_BACK
@@ -238,7 +245,7 @@ def filter_rows(operation, tables, head):
     columns, rows = data[CONDITION_WIDTH + TEXT_WIDTH :], rows_of(out)
     sides, other_text = data[CONDITION_LEFT : CONDITION_RIGHT + 1], data[CONDITION_WIDTH:]
     texts, address = take_cells(head, 2 * TEXT_WIDTH), take_cells(head, count)
-    if address < 0:
+    if texts < 0 or address < 0:
         return FALL_BACK
     verdicts = int64_array(address, count)
     text, right_text = int64_array(texts, TEXT_WIDTH), int64_array(texts + 8 * TEXT_WIDTH, TEXT_WIDTH)
@@ -310,44 +317,93 @@ def extend_rows(operation, tables, head):
 
 
 @njit_uncounted
-def run_program(program):
-    """Run the operations of a program, from PROGRAM_AT on.
+def run_operation(operation, tables, head):
+    """Run one operation. Returns DONE, MEMO_MISS, HOST or FALL_BACK."""
+    code = operation[OPERATION_CODE]
+    if code == EXPLORE:
+        return explore_rows(operation, tables, head)
+    if code == BESIDE:
+        return join_beside(operation, tables, head)
+    if code == SEMIJOIN:
+        return keep_named(operation, tables, head)
+    if code == UNION:
+        return unite_rows(operation, tables, head)
+    if code == PROJECT:
+        return project_rows(operation, tables, head)
+    if code == FILTER:
+        return filter_rows(operation, tables, head)
+    if code == EXTEND:
+        return extend_rows(operation, tables, head)
+    if code == GROUP:
+        return group_rows(operation, tables, head)
+    if code == SORT:
+        return sort_rows(operation, tables, head)
+    assert code == JOIN
+    return join_tables(operation, tables, head)
+
+
+@njit_uncounted
+def keep_result(head, result, begin, found):
+    """Move the rows of a result to a cell of the arena before them. Returns the cell behind them, -1 if the arena is
+    full: rows that no operation has made may lie outside of it."""
+    cells = result[TABLE_ROWS] * result[TABLE_COLUMNS]
+    if begin + cells > head[PROGRAM_CELLS]:
+        return np.int64(-1)
+    found[FOUND_FROM] = begin
+    found[FOUND_ROWS] = result[TABLE_ROWS]
+    found[FOUND_COLUMNS] = result[TABLE_COLUMNS]
+    if cells > 0:
+        source, target = int64_array(result[TABLE_ADDRESS], cells), int64_array(head[PROGRAM_ARENA] + 8 * begin, cells)
+        for i in range(cells):
+            target[i] = source[i]
+    return begin + cells
+
+
+@njit_uncounted
+def run_programs(programs, first, epoch, resumes, found):
+    """Run programs, alike or not, one after the other; their results lie one behind the other in the arena.
 
     Parameters
     ----------
-    program : int                    The address of a program. All that it points at must outlive the call.
+    programs : int64[n]              Their addresses. All have the same arena. All that they point at must outlive the
+                                     call.
+    first : int                      The program to begin with.
+    epoch : int                      The current release epoch.
+    resumes : int                    1: the program goes on at PROGRAM_AT, where it has stopped.
+    found : int64[n, FOUND_WIDTH]    Written: the status and the result of each. After MEMO_MISS: insert the missing
+                                     keys, and resume. After HOST: evaluate the operation, and resume behind it.
 
-    Returns DONE; MEMO_MISS: insert the missing keys, and call again; FALL_BACK."""
-    head = int64_array(program, PROGRAM_HEAD)
-    tables = int64_table(program + 8 * PROGRAM_HEAD, head[PROGRAM_TABLES], TABLE_WIDTH)
-    first = program + 8 * (PROGRAM_HEAD + head[PROGRAM_TABLES] * TABLE_WIDTH)
-    operations = int64_table(first, head[PROGRAM_OPERATIONS], OPERATION_WIDTH)
-    for i in range(head[PROGRAM_AT], head[PROGRAM_OPERATIONS]):
-        operation, used = operations[i], head[PROGRAM_USED]
-        code = operation[OPERATION_CODE]
-        status = DONE
-        if code == EXPLORE:
-            status = explore_rows(operation, tables, head)
-        elif code == BESIDE:
-            status = join_beside(operation, tables, head)
-        elif code == SEMIJOIN:
-            status = keep_named(operation, tables, head)
-        elif code == UNION:
-            status = unite_rows(operation, tables, head)
-        elif code == PROJECT:
-            status = project_rows(operation, tables, head)
-        elif code == FILTER:
-            status = filter_rows(operation, tables, head)
-        elif code == EXTEND:
-            status = extend_rows(operation, tables, head)
-        elif code == GROUP:
-            status = group_rows(operation, tables, head)
-        elif code == SORT:
-            status = sort_rows(operation, tables, head)
-        elif code == JOIN:
-            status = join_tables(operation, tables, head)
-        if status != DONE:
-            head[PROGRAM_AT] = i
-            head[PROGRAM_USED] = used
-            return status
-    return DONE
+    Returns the number of the program to go on with, n after the last one. Before that the arena is full: take the
+    results, and call again.
+    """
+    begin = np.int64(0)
+    for i in range(first, programs.shape[0]):
+        head = int64_array(programs[i], PROGRAM_HEAD)
+        if resumes == 0:
+            head[PROGRAM_USED] = begin
+            head[PROGRAM_AT] = 0
+        head[PROGRAM_EPOCH] = epoch
+        tables = int64_table(programs[i] + 8 * PROGRAM_HEAD, head[PROGRAM_TABLES], TABLE_WIDTH)
+        operations = int64_table(
+            programs[i] + 8 * (PROGRAM_HEAD + head[PROGRAM_TABLES] * TABLE_WIDTH),
+            head[PROGRAM_OPERATIONS],
+            OPERATION_WIDTH,
+        )
+        status = np.int64(DONE)
+        for o in range(head[PROGRAM_AT], head[PROGRAM_OPERATIONS]):
+            used = head[PROGRAM_USED]
+            status = np.int64(run_operation(operations[o], tables, head))
+            if status != DONE:
+                head[PROGRAM_AT] = o
+                head[PROGRAM_USED] = used
+                break
+        if status == DONE:
+            end = keep_result(head, tables[head[PROGRAM_RESULT]], begin, found[i])
+            if end >= 0:
+                begin = end
+            else:
+                status = np.int64(FALL_BACK)
+        if status == FALL_BACK and begin > 0:
+            return i
+        found[i, FOUND_STATUS] = status
+    return programs.shape[0]

@@ -19,7 +19,18 @@ PROGRAM_MISSED = 7
 PROGRAM_MISSED_AT = 8
 PROGRAM_DICTIONARIES = 9
 """Address of the dictionaries of terms, int64[DICTIONARIES, DICTIONARY_WIDTH]."""
-PROGRAM_HEAD = 10
+PROGRAM_RESULT = 10
+"""The number of the table that is the result."""
+PROGRAM_HEAD = 11
+
+# What a run of many programs writes of each: int64[FOUND_WIDTH].
+FOUND_STATUS = 0
+"""DONE, or why there is no result."""
+FOUND_FROM = 1
+"""The cell of the arena at which the rows of the result begin."""
+FOUND_ROWS = 2
+FOUND_COLUMNS = 3
+FOUND_WIDTH = 4
 
 # A dictionary of terms (store/dictionary_kernels.py); without entries it has no arrays.
 DICTIONARY_CHUNKS = 0
@@ -96,7 +107,7 @@ EXTEND = 6
 """LEFT with one more column. DATA: the columns of the memo's key."""
 GROUP = 7
 """DATA: number of keys, number of aggregates, columns of the keys; code and column of each aggregate. RIGHT: the table
-that gets the number of the group of each row, -1 for none."""
+that gets the number of the group of each row, -1 for none. The memo has the texts of computed terms."""
 SORT = 8
 """DATA: number of conditions, number of tie columns, OFFSET, LIMIT (-1: none), the column of the part that a row is in
 (-1: none); of each condition its column, 1 for descending; the tie columns. Parts come one after the other, and OFFSET
@@ -128,6 +139,9 @@ COUNT_DISTINCT = 2
 SUM = 3
 MIN = 4
 MAX = 5
+SAMPLE = 6
+HOSTED = 7
+"""One that Python evaluates, and all aggregates beside it."""
 
 # A memo: int64[MEMO_HEAD], then its slots, int64[MEMO_SLOTS, keys + 2]: the key, its epoch, the value.
 MEMO_SLOTS = 0
@@ -146,3 +160,6 @@ MEMO_MISS = 7
 """A memo lacks keys: insert their values, and run the program again; it resumes."""
 FALL_BACK = 8
 """The arena is full, or the ids do not determine the result: the executor evaluates the query."""
+HOST = 9
+"""Python is to evaluate an operation over the rows of LEFT, and to write OUT: kernels cannot, or ids and texts do not
+determine the result. Run the program again behind the operation."""

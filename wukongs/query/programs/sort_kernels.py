@@ -1,8 +1,8 @@
 # mypy: disallow-untyped-defs=false
 """Kernels of ORDER BY in programs, and of LIMIT without ORDER BY.
 
-If float64 orders all terms of a condition exactly (numbers or times of one kind), it is the sort key. Otherwise all
-have to be IRIs, blank nodes or strings, and their texts are compared.
+If float64 orders all terms of a condition exactly (numbers or times of one kind), it is the sort key. If all are IRIs,
+blank nodes or strings, their texts are compared. Other terms are sorted in Python.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from wukongs.query.programs.program_layout import (
     CLASS_OTHER,
     COMPARED_MAX,
     FALL_BACK,
+    HOST,
     MEMO_MISS,
     OPERATION_DATA,
     OPERATION_LEFT,
@@ -173,7 +174,7 @@ def sort_rows(operation, tables, head):
             missed = read_texts(head, rows, columns, memo, entries)
             if missed != 0:
                 head[PROGRAM_MISSED] = missed
-                return MEMO_MISS if missed > 0 else FALL_BACK
+                return MEMO_MISS if missed > 0 else HOST
             if compared_size(int64_table(entries, n, TEXT_WIDTH)) > COMPARED_MAX:
                 return FALL_BACK
             keys[c] = -entries

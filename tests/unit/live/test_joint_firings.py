@@ -1,8 +1,9 @@
-"""Compiled queries in an engine: as the executor answers, by few calls, and with nothing left of queries that go."""
+"""Programs in an engine: as the executor answers, by few calls, and with nothing left of queries that go."""
 
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 import wukongs
 from tests.scenarios.test_groups import FRIENDS, WINDOW, begin, posted, push, register, windows
 from wukongs.csparql import filter_placement
-from wukongs.live import joined_queries, query_windows
+from wukongs.live import joined_queries, joint_firings, query_windows
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.query_firings import QueryFirings
 from wukongs.query.plans import compiled, deltas
-from wukongs.query.plans.compiled import CompiledQueries
 from wukongs.query.plans.compiled_plans import CompiledPlans
+from wukongs.query.programs import program
 from wukongs.store import window_table
 
 STREAM = "http://ex/stream"
@@ -51,20 +52,23 @@ def test_windows_are_those_of_the_executor() -> None:
 
 def test_one_call_runs_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    run_calls = compiled.run_calls
+    run_programs = program.run_programs
 
     def counted(*arguments: Any) -> Any:
-        calls.append(len(arguments[0]))
-        return run_calls(*arguments)
+        if len(arguments[0]) > 1:
+            calls.append(len(arguments[0]))
+        return run_programs(*arguments)
 
-    monkeypatch.setattr(compiled, "run_calls", counted)
+    monkeypatch.setattr(program, "run_programs", counted)
+    monkeypatch.setattr(program, "TOGETHER_S", 60.0)
     with wukongs.Engine() as engine:
         stream = begin(engine)
         queries = [register(engine, f"q{n}", FRIENDS % (n % 30), HEADS[n // 30 % 3]) for n in range(200)]
-        push(engine, stream, 300)
-        assert calls == [90] * 3, "of two hundred, 110 are equal to others"
-        assert windows(queries[0]) == [posted(0, number) for number in range(3)]
+        push(engine, stream, 400)
+        assert calls == [90] * 3, "of two hundred, 110 are equal to others; in the first firing each is compiled"
+        assert windows(queries[0]) == [posted(0, number) for number in range(4)]
         assert queries[7].stats()["explored_together"] == 3
+        assert queries[7].stats()["found_by"] == {"program": 4, "program_batch": 3}
 
 
 def test_an_offender_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +94,7 @@ def test_what_fails_for_many_is_met_by_each_alone(error: type[Exception], monkey
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(CompiledQueries, "run", fail)
+    monkeypatch.setattr(joint_firings, "run_together", fail)
     with wukongs.Engine() as engine:
         stream = begin(engine)
         queries = [register(engine, f"q{n}", FRIENDS % n) for n in range(3)]
@@ -98,6 +102,43 @@ def test_what_fails_for_many_is_met_by_each_alone(error: type[Exception], monkey
         for n, query in enumerate(queries):
             assert windows(query) == [posted(n, number) for number in range(2)]
             assert query.stats()["explored_together"] == 0
+
+
+def test_a_program_that_takes_long_is_run_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "TOGETHER_S", 0.0)
+    with wukongs.Engine() as engine:
+        stream = begin(engine)
+        queries = [register(engine, f"q{n}", FRIENDS % n) for n in range(3)]
+        push(engine, stream, 400)
+        assert [query.stats()["found_by"] for query in queries] == [{"program": 4}] * 3
+
+
+def test_one_program_beside_others_that_have_none_is_run_by_itself() -> None:
+    with wukongs.Engine() as engine:
+        stream = begin(engine)
+        one = register(engine, "one", FRIENDS % 0)
+        other = register(engine, "other", "{ ?f <http://ex/posts> ?p BIND(NOW() AS ?n) }", "SELECT *")
+        push(engine, stream, 400)
+        assert one.stats()["found_by"] == {"program": 4}
+        assert one.stats()["explored_together"] == 0
+        assert "program" not in other.stats()["found_by"]
+
+
+def test_the_time_of_a_joint_run_is_shared_by_its_firings(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = joint_firings.run_together
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.05)
+        return run(*given)
+
+    monkeypatch.setattr(joint_firings, "run_together", slow)
+    monkeypatch.setattr(program, "TOGETHER_S", 60.0)
+    with wukongs.Engine() as engine:
+        stream = begin(engine)
+        queries = [register(engine, f"q{n}", FRIENDS % n) for n in range(5)]
+        push(engine, stream, 600)
+        assert {query.stats()["found_by"]["program_batch"] for query in queries} == {5}
+        assert all(query.stats()["execution_us_p50"] > 10_000 for query in queries)
 
 
 def test_nothing_is_left_of_a_query_that_goes() -> None:
