@@ -33,13 +33,13 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import Late, LateTuples, OnLate
-from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
+from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot, encoded_rows
 from wukongs.live.query_group import bindings_text
 from wukongs.live.query_source import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
 from wukongs.live.seen_graphs import check_encoded, check_seen, graphs_of, seen_graphs
-from wukongs.live.stored_reads import StoredReads
+from wukongs.live.stored_reads import ROWS_MAX, StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
@@ -585,7 +585,18 @@ class Engine:
             return self._answer(prepared, text, given_terms(bindings), timeout_s, at, started_s, consistency)
 
         def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None, consistency: Consistency) -> Result:
+            check_seconds(timeout_s)
             started_s, owner = time.monotonic(), f"query {text[:40]!r}, {table.num_rows} rows"
+            if at is None and self._core.reach is None and table.column_names and 0 < table.num_rows <= ROWS_MAX:
+                plans = prepared.bound(tuple(sorted(table.column_names)))
+                own = partial(limits_of, self._core.settings, timeout_s, started_s)
+                is_tried = self._reads.may_answer_many(plans)
+                columns = encoded_rows(table, self._core.registry.hash_bits) if is_tried else None
+                if columns is not None:
+                    with self._core.lock:
+                        found = self._reads.answer_many(plans, columns, own)
+                    if found is not None:
+                        return found.result(own())
             return self._until_answered(
                 lambda limits: ask_rows(self._core, prepared, table, limits, owner, at),
                 timeout_s,

@@ -27,6 +27,7 @@ from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.names import canonical
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_term_column
 from wukongs.store.term_ids import decimal_parts
 
@@ -201,14 +202,30 @@ def ask_rows(
     return result
 
 
+def encoded_rows(table: pyarrow.Table, hash_bits: int) -> list[Encoded] | None:
+    """Return the columns of arguments, sorted by name, as encoded tuples whose objects they are; None if one has blank
+    nodes, relative IRIs, or what is no term."""
+    columns = [_encoded(table.column(name), name, hash_bits) for name in sorted(table.column_names)]
+    known = [column for column in columns if column is not None]
+    return known if len(known) == len(columns) else None
+
+
+def _encoded(column: pyarrow.ChunkedArray, name: str, hash_bits: int) -> Encoded | None:
+    import pyarrow.compute as pc
+
+    if not pc.any(pc.starts_with(column, "_:")).as_py():
+        with suppress(DataError):
+            return encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits)
+    return None
+
+
 def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bits: int) -> Int64Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pc.any(pc.starts_with(column, "_:")).as_py():
-        with suppress(DataError):  # a relative IRI, or no term: what follows tells which
-            encoded = encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits)
-            return terms.ids_of(encoded, encoded.objects)[0]
+    encoded = _encoded(column, name, hash_bits)
+    if encoded is not None:
+        return terms.ids_of(encoded, encoded.objects)[0]
     is_own = pc.fill_null(pc.match_substring_regex(column, _BLANK_OR_RELATIVE), False)
     rows = np.flatnonzero(is_own.to_numpy())
     others = pc.if_else(is_own, '""', column) if len(rows) else column

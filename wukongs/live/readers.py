@@ -86,7 +86,9 @@ class Readers:
     @property
     def had_ms(self) -> int:
         """The time up to which all have read the windows before a restart, or have them."""
-        had_ms = min(cursor.had_ms for cursor in (self.own, *self._groups.values()))
+        had_ms = self.own.had_ms
+        if self._groups:
+            had_ms = min(had_ms, *(cursor.had_ms for cursor in self._groups.values()))
         return max(had_ms, self.returned_ms)
 
     def untaken_ms(self, *, is_stream: bool) -> int | None:

@@ -5,7 +5,7 @@ So such a query makes no dataset, opens no handle and runs no executor: it resol
 (query/programs) and decodes what comes out.
 
 All of it is done with the engine's lock held, so only short programs are run here. Longer ones, and queries without a
-program, go the usual way (reading.py: ask).
+program, go the usual way (reading.py: ask, prepared_query.py: ask_rows).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wukongs.csparql.algebra import Query
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, Variable
 from wukongs.live.core import Core
 from wukongs.live.reading import terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import constructed, within
+from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows
 from wukongs.query.execution.prepared import BoundPlans
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
@@ -28,11 +29,17 @@ from wukongs.query.plans.compiled import Workspace
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.programs.arena import Arena
 from wukongs.query.programs.program import SHORT, Program, ProgramResult
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.store.dtypes import NO_MATCH, Int64Array
-from wukongs.store.term_registry import TermReader
+from wukongs.store.encoded import Encoded
+from wukongs.store.term_registry import TermReader, TermRegistry
 
 ARENA_CELLS = 1 << 15
 """A program whose tables have more cells, by its estimates or in truth, is not run with the lock held."""
+ROWS_MAX = 1 << 8
+"""Rows of terms for which a program answers: it explores from each of them. The executor does more rows quicker."""
+PLANNED_FACTOR = 8
+"""A program is made anew for so many times as many rows as it was made for; it does for fewer."""
 
 
 class StoredReads:
@@ -57,11 +64,8 @@ class StoredReads:
             return None
         if not isinstance(read, _Read):
             read = plans.compiled = self._read(plans)
-        if read.program is None or read.program.is_refused:
+        if not self._is_ready(read):
             return None
-        core.check_is_open()
-        core.finish_tick()
-        core.windows.write_now()
         ids = [core.registry.resolve(text) for text in texts]
         # To the kernel this is no term but a free place. The usual way gives such a term an id of its own.
         reader = core.registry.snapshot_reader()
@@ -73,10 +77,45 @@ class StoredReads:
         if query.form == "ask":
             boolean, ran = ran.count > 0, ProgramResult((), 0, ran.terms)
         elif query.form == "construct":
+            assert read.program is not None, text
             ran = self._constructed(query, read.program, ran, reader, limits())
         return Result(
             query.form, query.variables, ran.columns, ran.terms or reader, core.sn, boolean, ran.count, text=text
         )
+
+    def may_answer_many(self, plans: BoundPlans) -> bool:
+        """Return whether `answer_many` may answer a query. Called without the lock."""
+        read = plans.compiled_many
+        return not isinstance(read, _Read) or (read.program is not None and not read.program.is_refused)
+
+    def answer_many(
+        self, plans: BoundPlans, columns: Sequence[Encoded], limits: Callable[[], Limits]
+    ) -> ManyRead | None:
+        """Answer a SELECT for many rows of terms, None if it has to go the usual way. columns: the terms of each
+        variable, as objects. Raises as answer."""
+        core, read, count = self._core, plans.compiled_many, len(columns[0].objects)
+        if not isinstance(read, _Read):
+            read = plans.compiled_many = self._read(plans)
+        if not self._is_ready(read):
+            return None
+        reader = core.registry.snapshot_reader()
+        if any(len(one.clashes) or not reader.has(one.terms).all() for one in columns):
+            return None  # a term that no triple has
+        rows = ArgumentRows(plans.bound, [one.objects for one in columns], count)
+        ran = read.run_rows(core, reader, rows.table, limits)
+        if ran is None:
+            return None
+        core.query_count += 1
+        return ManyRead(rows, ran, reader, core.sn)
+
+    def _is_ready(self, read: _Read) -> bool:
+        """Have the stored graph written as it is now; return whether there is a program that may run over it."""
+        if read.program is None or read.program.is_refused:
+            return False
+        self._core.check_is_open()
+        self._core.finish_tick()
+        self._core.windows.write_now()
+        return True
 
     def _constructed(
         self, query: Query, program: Program, ran: ProgramResult, reader: TermReader, limits: Limits
@@ -112,15 +151,59 @@ class StoredReads:
         return read
 
 
+@dataclass(frozen=True, slots=True)
+class ManyRead:
+    """The answers of a program for the distinct ones of many rows of terms. sn: the snapshot that it has read."""
+
+    rows: ArgumentRows
+    ran: ProgramResult
+    reader: TermReader
+    sn: int
+
+    def result(self, limits: Limits) -> Result:
+        """Return the answers for all rows: the number of the row, then the columns of the query. Called without the
+        lock. Raises BudgetExceeded."""
+        with limits:
+            variables = NUMBER, *map(Variable, self.rows.bound.query.variables)
+            table = BindingTable(variables, self.ran.columns, self.ran.count)
+            limits.hold(self.rows.count_expanded(table) * 8 * (2 + len(variables)))
+            found = self.rows.expanded(table)
+            terms = self.ran.terms or self.reader
+            result = Result("select", self.rows.variables, found.columns, terms, self.sn, None, found.length)
+            result.reservation = limits.hand_over(lambda: bytes_in_memory(found.columns))
+        return result
+
+
 @dataclass(slots=True)
 class _Read:
-    """A query for a row of terms. program: None if it has none; unsettled: constants with the ids for which the program
-    is, which may get others."""
+    """A query for rows of terms. program: None if it has none; unsettled: constants with the ids for which the program
+    is, which may get others; planned: the rows for which it is, if there may be many."""
 
     program: Program | None = None
     unsettled: dict[str, int] = field(default_factory=dict)
     row: Int64Array = field(default_factory=lambda: np.zeros((1, 0), np.int64))
     """int64[1, 1 + terms]: 0, and the terms of the call."""
+    planned: int = 0
+
+    def run_rows(
+        self, core: Core, reader: TermReader, rows: Int64Array, limits: Callable[[], Limits]
+    ) -> ProgramResult | None:
+        """Return the rows for many rows of known terms; None if they have to be found in another way.
+
+        rows : int64[n, 1 + terms], contiguous."""
+        assert self.program is not None
+        self._settle(core.registry)
+        if len(rows) > PLANNED_FACTOR * self.planned:
+            self.planned = len(rows)
+            self.program.forget()
+        return self.program.run(reader, lambda: terms_of(core, reader), limits, rows)
+
+    def _settle(self, registry: TermRegistry) -> None:
+        """Forget the program if a constant has got another id."""
+        assert self.program is not None
+        if self.unsettled and any(registry.resolve(text) != known for text, known in self.unsettled.items()):
+            self.unsettled.clear()
+            self.program.forget()
 
     def run(
         self, core: Core, reader: TermReader, texts: Sequence[str], ids: Sequence[int], limits: Callable[[], Limits]
@@ -128,9 +211,7 @@ class _Read:
         """Return the rows for some terms; None if they have to be found in another way."""
         program, registry = self.program, core.registry
         assert program is not None
-        if self.unsettled and any(registry.resolve(text) != known for text, known in self.unsettled.items()):
-            self.unsettled.clear()
-            program.forget()
+        self._settle(registry)
         # Nothing can read the text of a term that no triple has.
         unread = [term for text, term in zip(texts, ids, strict=True) if registry.settled(text) is None]
         for at, term in enumerate(ids, 1):

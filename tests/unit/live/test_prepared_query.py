@@ -191,6 +191,23 @@ def test_a_look_up_runs_no_executor_and_holds_nothing(monkeypatch: pytest.Monkey
             assert len(held) == 1
 
 
+def test_limits_hold_for_many_rows_that_are_alike() -> None:
+    """A program finds 3,000 solutions once, and 250 rows have them."""
+    facts = "".join(f"<http://e/a> <http://e/knows> <http://e/{at}> .\n" for at in range(3000))
+    rows = [{"s": "<http://e/a>"}] * 250
+    for size, is_enough in ((4 << 20, False), (64 << 20, True)):
+        with wukongs.Engine(settings=wukongs.Settings(query_bytes_max=size)) as engine:
+            engine.load(io.BytesIO(facts.encode()), format="nt")
+            prepared = engine.prepare(KNOWS)
+            assert prepared.many(rows[:2]).num_rows == 6000
+            if is_enough:
+                assert prepared.answer_many(rows).reservation is not None
+                assert prepared.many(rows).num_rows == 750_000
+            else:
+                with pytest.raises(BudgetExceeded, match="query_bytes_max"):
+                    prepared.many(rows)
+
+
 def test_rows_max_holds_for_a_look_up_too() -> None:
     with wukongs.Engine(settings=wukongs.Settings(rows_max=2)) as own:
         own.load(io.BytesIO(DATA.encode()), format="nt")

@@ -96,6 +96,10 @@ class RowIndex:
         """Return the number of each of some rows, -1 for one that is not here."""
         return find_rows(self._keys, self._places, self._slots, key_matrix(columns, length))
 
+    def count_of(self, numbers: Int64Array) -> int:
+        """Return how many pairs `rows_of` finds."""
+        return int(count_pairs(self._members[0], numbers))
+
     def rows_of(self, numbers: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return (place in `numbers`, row with this number) for each; none for -1. Places rise."""
         offsets, rows = self._members
@@ -277,6 +281,10 @@ class ArgumentRows:
     def table(self) -> Int64Array:
         """int64[n, 1 + terms]: the numbers and the terms of the distinct rows."""
         return np.ascontiguousarray(np.stack(self._given.columns, axis=1))
+
+    def count_expanded(self, table: BindingTable) -> int:
+        """Return how many rows `expanded` makes of a table."""
+        return self._rows.count_of(table.column(NUMBER))
 
     def expanded(self, table: BindingTable) -> Answer:
         """Give the solutions of each number to all rows that have it, in the order of the rows."""

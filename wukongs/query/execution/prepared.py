@@ -46,13 +46,14 @@ _Key: TypeAlias = tuple[str, str | None, DatasetClause | None, tuple[str, ...] |
 
 @dataclass(slots=True)
 class BoundPlans:
-    """A query for given terms of some variables, and its plans. is_asked: it was asked before; compiled: its plan as
-    the caller keeps it."""
+    """A query for given terms of some variables, and its plans. is_asked: it was asked before; compiled, compiled_many:
+    its plan as the caller keeps it, for one row of terms and for many."""
 
     bound: BoundQuery
     memo: PlanMemo = field(default_factory=PlanMemo)
     is_asked: bool = False
     compiled: object = None
+    compiled_many: object = None
 
 
 @dataclass(frozen=True)
