@@ -72,6 +72,7 @@ _CODES = {"MIN": layout.MIN, "MAX": layout.MAX, "SAMPLE": layout.SAMPLE}
 _ZERO = literal("0", f"{XSD}integer")
 ZERO = int(integer_ids(np.zeros(1, np.int64))[0])
 _EMPTY = term_id('""')
+"""The empty string: GROUP_CONCAT of no rows."""
 
 
 class NotCompiled(Exception):
