@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import PROJECT_ROOT
-from tests.fuzz import first_and_slow
+from tests.fuzz import first_and_slow, rare
 from tests.sim import (
     compaction_stories,
     late_stories,
@@ -68,7 +68,11 @@ MUTANT_SEEDS = 30
 
 
 @pytest.mark.parametrize(
-    "first", first_and_slow([*range(0, SEEDS, 20), MIXED_FROM, MIXED_FROM + 20, *GROWING, *RULED, *LEASED])
+    "first",
+    [
+        *first_and_slow([*range(0, SEEDS, 40), MIXED_FROM, *GROWING[::2], *RULED[::2], LEASED[0]]),
+        *map(rare, [*range(20, SEEDS, 40), MIXED_FROM + 20, *GROWING[1::2], *RULED[1::2], *LEASED[1:]]),
+    ],
 )
 def test_what_must_hold_holds(first: int) -> None:
     failed = {seed: failure for seed in range(first, first + 20) if (failure := run.failure(seed))}

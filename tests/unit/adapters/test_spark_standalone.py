@@ -105,6 +105,7 @@ def standalone(folder: Path, cores: Sequence[int]) -> Iterator[str]:
         yield master
 
 
+@pytest.mark.rare
 def test_two_workers_of_a_standalone_master_write_and_read(tmp_path: Path) -> None:
     import json
 

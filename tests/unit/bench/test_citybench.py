@@ -15,6 +15,7 @@ from wukongs.bench.citybench.generate import generate_city
 from wukongs.bench.citybench.observations import CT, SERVICE, SSN, XSD, read_observations
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_city_that_we_make_has_the_counts_of_the_real_one(tmp_path: Path) -> None:
     assert bench("citybench", "--report", str(tmp_path)) == 0

@@ -30,6 +30,7 @@ def test_the_text_holds_what_the_rules_say() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_small_scale_run_answers_as_the_rules_say(tmp_path: Path) -> None:
     command = [

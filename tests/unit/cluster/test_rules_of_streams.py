@@ -651,6 +651,7 @@ def test_streams_go_on_when_the_leader_dies(seed: int) -> None:
             assert views(node.engine) == expected
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_spares_take_over_what_streams_store() -> None:
     story = StreamStory(17)
