@@ -93,7 +93,7 @@ class TermRegistry:
         self._settled: dict[str, int] = {}
         """Texts that were resolved, and whose id can never become another."""
         self.release_count = 0
-        """Calls of `release` with ids. After one, an id may stand for another term."""
+        """Calls of `release` with ids. After one, an id may be that of another term."""
         self._lock = threading.Lock()
 
     def confirm(self, encoded: Encoded, timing: BoolArray | None = None) -> tuple[Encoded, Int64Array]:

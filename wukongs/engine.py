@@ -33,7 +33,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import Late, LateTuples, OnLate
-from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot, encoded_rows
+from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.query_source import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.reading import ask, dataset_of, explain_over
@@ -590,13 +590,8 @@ class Engine:
             if at is None and self._core.reach is None and table.column_names and 0 < table.num_rows <= ROWS_MAX:
                 plans = prepared.bound(tuple(sorted(table.column_names)))
                 own = partial(limits_of, self._core.settings, timeout_s, started_s)
-                is_tried = self._reads.may_answer_many(plans)
-                columns = encoded_rows(table, self._core.registry.hash_bits) if is_tried else None
-                if columns is not None:
-                    with self._core.lock:
-                        found = self._reads.answer_many(plans, columns, own)
-                    if found is not None:
-                        return found.result(own())
+                if (result := self._reads.answer_many(plans, table, own)) is not None:
+                    return result
             return self._until_answered(
                 lambda limits: ask_rows(self._core, prepared, table, limits, owner, at),
                 timeout_s,

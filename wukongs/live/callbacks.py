@@ -26,9 +26,9 @@ from wukongs.query.output.results import WindowResult
 THREADS_MAX = 64
 PATIENCE_S = 0.002
 GATHERED_S, TAKEN_S = 0.005, 0.010
-"""The thread that gathers work hands it over once the first of it has waited so long; another one takes it then."""
+"""Seconds that gathered work waits at most: until its thread hands it over, and until another thread takes it."""
 _BEGIN_S = 0.0005
-"""So long `let_finish` waits at most for work to begin."""
+"""Seconds for which `let_finish` waits at most for work to begin."""
 QUICK_CALLS = 32
 """`let_finish` waits as long as so many calls are begun in PATIENCE_S: it gains nothing where they take longer."""
 _HURRIED = 100

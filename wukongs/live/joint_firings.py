@@ -22,7 +22,7 @@ def run_jointly(firings: Sequence[Firing]) -> Sequence[Firing]:
         for one in firings
         if (program := one.program) is not None
         and not (one.is_repeated or one.is_maintained)
-        and program.goes_together()
+        and program.may_run_together()
     ]
     if len(found) < 2:
         return firings

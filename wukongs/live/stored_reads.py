@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term, Variable
 from wukongs.live.core import Core
+from wukongs.live.prepared_query import encoded_rows
 from wukongs.live.reading import terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import constructed, within
@@ -32,7 +34,10 @@ from wukongs.query.programs.program import SHORT, Program, ProgramResult
 from wukongs.query.spill_files import bytes_in_memory
 from wukongs.store.dtypes import NO_MATCH, Int64Array
 from wukongs.store.encoded import Encoded
-from wukongs.store.term_registry import TermReader, TermRegistry
+from wukongs.store.term_registry import TermReader
+
+if TYPE_CHECKING:
+    import pyarrow
 
 ARENA_CELLS = 1 << 15
 """A program whose tables have more cells, by its estimates or in truth, is not run with the lock held."""
@@ -43,7 +48,7 @@ PLANNED_FACTOR = 8
 
 
 class StoredReads:
-    """Called with the core's lock held, of a core that holds the graph whole."""
+    """Called with the core's lock held but for `answer_many`, of a core that holds the graph whole."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -83,16 +88,23 @@ class StoredReads:
             query.form, query.variables, ran.columns, ran.terms or reader, core.sn, boolean, ran.count, text=text
         )
 
-    def may_answer_many(self, plans: BoundPlans) -> bool:
-        """Return whether `answer_many` may answer a query. Called without the lock."""
-        read = plans.compiled_many
-        return not isinstance(read, _Read) or (read.program is not None and not read.program.is_refused)
+    def answer_many(self, plans: BoundPlans, table: pyarrow.Table, limits: Callable[[], Limits]) -> Result | None:
+        """Answer a SELECT for each row of a table of terms: the number of the row, then the columns of the query; None
+        if it has to go the usual way. Called without the lock. Raises as answer, and BudgetExceeded."""
+        core, read = self._core, plans.compiled_many
+        if isinstance(read, _Read) and (read.program is None or read.program.is_refused):
+            return None
+        columns = encoded_rows(table, core.registry.hash_bits)
+        if columns is None:
+            return None
+        with core.lock:
+            found = self._find_many(plans, columns, limits)
+        return None if found is None else found.result(limits())
 
-    def answer_many(
+    def _find_many(
         self, plans: BoundPlans, columns: Sequence[Encoded], limits: Callable[[], Limits]
-    ) -> ManyRead | None:
-        """Answer a SELECT for many rows of terms, None if it has to go the usual way. columns: the terms of each
-        variable, as objects. Raises as answer."""
+    ) -> _ManyAnswers | None:
+        """Return the answers for the distinct rows. columns: the terms of each variable, as objects."""
         core, read, count = self._core, plans.compiled_many, len(columns[0].objects)
         if not isinstance(read, _Read):
             read = plans.compiled_many = self._read(plans)
@@ -106,7 +118,7 @@ class StoredReads:
         if ran is None:
             return None
         core.query_count += 1
-        return ManyRead(rows, ran, reader, core.sn)
+        return _ManyAnswers(rows, ran, reader, core.sn)
 
     def _is_ready(self, read: _Read) -> bool:
         """Have the stored graph written as it is now; return whether there is a program that may run over it."""
@@ -152,7 +164,7 @@ class StoredReads:
 
 
 @dataclass(frozen=True, slots=True)
-class ManyRead:
+class _ManyAnswers:
     """The answers of a program for the distinct ones of many rows of terms. sn: the snapshot that it has read."""
 
     rows: ArgumentRows
@@ -186,38 +198,35 @@ class _Read:
     planned: int = 0
 
     def run_rows(
-        self, core: Core, reader: TermReader, rows: Int64Array, limits: Callable[[], Limits]
+        self,
+        core: Core,
+        reader: TermReader,
+        rows: Int64Array | None,
+        limits: Callable[[], Limits],
+        *,
+        may_evaluate: bool = True,
     ) -> ProgramResult | None:
-        """Return the rows for many rows of known terms; None if they have to be found in another way.
-
-        rows : int64[n, 1 + terms], contiguous."""
-        assert self.program is not None
-        self._settle(core.registry)
-        if len(rows) > PLANNED_FACTOR * self.planned:
-            self.planned = len(rows)
-            self.program.forget()
-        return self.program.run(reader, lambda: terms_of(core, reader), limits, rows)
-
-    def _settle(self, registry: TermRegistry) -> None:
-        """Forget the program if a constant has got another id."""
-        assert self.program is not None
+        """Return the rows for some rows of terms; None if they have to be found in another way. Parameters are those of
+        Program.run."""
+        program, registry = self.program, core.registry
+        assert program is not None
         if self.unsettled and any(registry.resolve(text) != known for text, known in self.unsettled.items()):
             self.unsettled.clear()
-            self.program.forget()
+            program.forget()
+        if rows is not None and len(rows) > PLANNED_FACTOR * self.planned:
+            self.planned = len(rows)
+            program.forget()
+        return program.run(reader, lambda: terms_of(core, reader), limits, rows, may_evaluate=may_evaluate)
 
     def run(
         self, core: Core, reader: TermReader, texts: Sequence[str], ids: Sequence[int], limits: Callable[[], Limits]
     ) -> ProgramResult | None:
-        """Return the rows for some terms; None if they have to be found in another way."""
-        program, registry = self.program, core.registry
-        assert program is not None
-        self._settle(registry)
+        """Return the rows for one row of terms; None if they have to be found in another way."""
         # Nothing can read the text of a term that no triple has.
-        unread = [term for text, term in zip(texts, ids, strict=True) if registry.settled(text) is None]
+        unread = [term for text, term in zip(texts, ids, strict=True) if core.registry.settled(text) is None]
         for at, term in enumerate(ids, 1):
             self.row[0, at] = term
-        rows = self.row if ids else None
-        ran = program.run(reader, lambda: terms_of(core, reader), limits, rows, may_evaluate=not unread)
+        ran = self.run_rows(core, reader, self.row if ids else None, limits, may_evaluate=not unread)
         if ran is not None and ids:
             ran.columns = ran.columns[1:]
         if unread and ran is not None and any((column == term).any() for term in unread for column in ran.columns):

@@ -129,10 +129,10 @@ class CompiledSteps:
         self.call[layout.CALL_ROOM] = self._room if rows_wanted is None else max(1, min(self._room, rows_wanted))
         count = run_call(self.call)
         if count >= 0:
-            return self._rows(count)
+            return self._rows_out(count)
         return None if -count in _ELSEWHERE else self._go_on(limits(), rows_wanted)
 
-    def _rows(self, count: int) -> Int64Array:
+    def _rows_out(self, count: int) -> Int64Array:
         """Return so many rows that have come out: int64[width, count]."""
         return self._workspace.out[: count * self.width].reshape(count, self.width).T.copy()
 
@@ -143,7 +143,7 @@ class CompiledSteps:
         try:
             while True:
                 count = int(call[layout.CALL_ROWS])
-                gathered.append(self._rows(count))
+                gathered.append(self._rows_out(count))
                 total += count
                 limits.check()
                 limits.check_rows(total, ADVICE, "a basic graph pattern")

@@ -78,7 +78,7 @@ class WindowChanges(ABC):
 
     @property
     def is_ready(self) -> bool:
-        """Whether `move` may be called: it stands at a firing of which it does not have the rows yet."""
+        """Whether `move` may be called: it is about to fire, and does not have the rows of that firing yet."""
         return self._is_known
 
     def stand(self, at_ms: int, *, is_known: bool, goes_on: bool, comes: bool) -> None:
@@ -97,8 +97,8 @@ class WindowChanges(ABC):
         self._held_ms, self.count = None, 0
 
     def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
-        """Have the rows of the firing that it stands at, once; return those that were inserted and deleted. None if
-        they have to be found in another way. Raises as CompiledPatterns.bindings, and what derive raises."""
+        """Have the rows of the next firing, once; return those that were inserted and deleted. None if they have to be
+        found in another way. Raises as CompiledPatterns.bindings, and what derive raises."""
         goes_on, self._held_ms = self._goes_on and self._is_known, None
         self._move_count += 1
         is_known = self._is_known and not any(table.is_too_large for table, _ in self._tables)  # another reader's stand

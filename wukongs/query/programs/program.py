@@ -85,16 +85,15 @@ class Program:
     _code: Code | None = None
     """The operations for the current sizes; None before the first run."""
     _block: Int64Array = field(init=False)
-    address: int = 0
-    """Address of the block."""
-    _addresses: Int64Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    address: Int64Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    """int64[1]: the address of the block."""
     _ran: Int64Array = field(default_factory=lambda: np.zeros((1, layout.FOUND_WIDTH), np.int64))
     """The status and result of a run, as the kernel writes them."""
     ready_version: int = -1
     """The version of the table of windows for which `run_together` may run the block as it is; -1: `run` has something
     to do before, or it takes long, or has never run."""
     _result: Relation = field(init=False)
-    columns: Int64Array | None = None
+    shown: Int64Array | None = None
     """The columns of the result that are shown, None for all of them."""
     _memos: Memos = field(init=False)
     _wanted: dict[tuple[int, ...], FilteredBgp] = field(default_factory=dict)
@@ -156,7 +155,7 @@ class Program:
         for stops in range(STOPS_MAX):
             began_s = time.perf_counter()
             with wrapping():
-                run_programs(self._addresses, 0, epoch, stops > 0, self._ran)
+                run_programs(self.address, 0, epoch, stops > 0, self._ran)
             status = int(self._ran[0, layout.FOUND_STATUS])
             if status == DONE:
                 self._refusals.forget()
@@ -172,7 +171,7 @@ class Program:
             count += len(read)
             if self.bounds.missed_size < 1 << 62:
                 with wrapping():
-                    size += int(texts_size(self.address, read.ravel()))
+                    size += int(texts_size(self.address[0], read.ravel()))
             if not may_evaluate or count > self.bounds.missed or size > self.bounds.missed_size:
                 return None
             used, own = used or self._terms_of(terms()), own or limits()
@@ -207,8 +206,7 @@ class Program:
             known.computed_count > self.bounds.computed or known.computed_size > self.bounds.computed_size
         ):
             self._drop_computed()
-        width, count = rows.shape
-        return ProgramResult(tuple(rows) if count or width >= len(_NO_COLUMNS) else _NO_COLUMNS[width], count, used)
+        return ProgramResult(tuple(rows), rows.shape[1], used)
 
     def _drop_computed(self) -> None:
         """Drop all computed terms, and what holds their ids."""
@@ -236,7 +234,7 @@ class Program:
         count, keys = int(self._block[layout.PROGRAM_MISSED]), len(memo.variables)
         return self.arena.at(int(self._block[layout.PROGRAM_MISSED_AT]), count * keys).reshape(count, keys)
 
-    def _table(self, number: int) -> Int64Array:
+    def _table_entry(self, number: int) -> Int64Array:
         """Return the entry of a table."""
         first = layout.PROGRAM_HEAD + number * layout.TABLE_WIDTH
         return self._block[first : first + layout.TABLE_WIDTH]
@@ -244,7 +242,7 @@ class Program:
     def _operand(self, at: int) -> Int64Array:
         """Return the rows that an operation reads: int64[n, columns]."""
         assert self._code is not None, self.query
-        address, count, width = self._table(self._code.hosts[at].operand.number).tolist()
+        address, count, width = self._table_entry(self._code.hosts[at].operand.number).tolist()
         if self._rows is not None and address == self._rows.ctypes.data:
             return self._rows
         return self.arena.at(address, count * width).reshape(count, width).copy()
@@ -264,7 +262,7 @@ class Program:
         for column, own in zip(target.T, found.columns_of(host.result.variables), strict=True):
             column[:] = own
         address = self.arena.address + 8 * begin
-        self._table(host.result.number)[:] = address, found.length, width
+        self._table_entry(host.result.number)[:] = address, found.length, width
         block[layout.PROGRAM_USED], block[layout.PROGRAM_AT] = end, host.behind
         return True
 
@@ -293,13 +291,13 @@ class Program:
         given = self.query.dataset, self.windows, self.resolve, self.plans, self.workspace
         try:
             compiler = Compiler(*given, self._memos, self._wanted, self.arguments, rows, code)
-            self._result, self.columns = compiler.query(self.query)
+            self._result, self.shown = compiler.query(self.query)
         except NotCompiled:
             self.is_refused = True
             return False
         self._is_moved = True
         self._block, self._code, self._changes = code.block(self.arena, self._result.number), code, changes
-        self.address = self._addresses[0] = self._block.ctypes.data
+        self.address[0] = self._block.ctypes.data
         if self.plans.is_stale:  # a plan for other sizes does until the memo is renewed
             self._changes = []
         else:
@@ -310,7 +308,7 @@ class Program:
         """Compile anew at the next run: ids of constants have changed."""
         self._code, self._version, self.ready_version = None, -1, -1
 
-    def goes_together(self) -> bool:
+    def may_run_together(self) -> bool:
         """Return whether `run_together` may run the block as it is, over the windows of now."""
         version = self.windows.table.version
         if self.ready_version == version:
@@ -320,7 +318,7 @@ class Program:
         self._version = self.ready_version = version
         return True
 
-    def leave(self, status: int) -> None:
+    def note_stop(self, status: int) -> None:
         """Note that a run with others has ended with another status than DONE."""
         self.ready_version = -1
         if status == layout.FALL_BACK:
@@ -353,17 +351,15 @@ class ProgramResult:
 
 
 _NO_ROWS = np.empty((1 << 10, 0), np.int64)
-_NO_COLUMNS = [tuple(_NO_ROWS[:width]) for width in range(17)]
-"""The columns of a result without rows, by their number."""
 
 
 def run_together(programs: Sequence[Program], reader: TermReader) -> list[Int64Array | None]:
-    """Run many programs for which `goes_together` holds, of one arena, in one kernel call.
+    """Run many programs for which `may_run_together` holds, of one arena, in one kernel call.
 
     Returns the rows of each, int64[columns, n], for `Program.result`; None where `Program.run` has something to do."""
     arena = programs[0].arena
     arena.read_by(reader)
-    addresses = np.array([one.address for one in programs], np.int64)
+    addresses = np.concatenate([one.address for one in programs])
     epoch, found = programs[0].registry.release_count + 1, np.zeros((len(programs), layout.FOUND_WIDTH), np.int64)
     results, done = list[Int64Array | None](), 0
     while done < len(programs):
@@ -373,14 +369,14 @@ def run_together(programs: Sequence[Program], reader: TermReader) -> list[Int64A
             if row[layout.FOUND_STATUS] == DONE:
                 results.append(_rows_of(programs[len(results)], *row))
             else:
-                programs[len(results)].leave(row[layout.FOUND_STATUS])
+                programs[len(results)].note_stop(row[layout.FOUND_STATUS])
                 results.append(None)
     return results
 
 
 def _rows_of(program: Program, _: int, begin: int, count: int, width: int) -> Int64Array:
     """Copy the result of a program out of the arena: int64[columns, n]."""
-    columns = program.columns
+    columns = program.shown
     if not count:
         return _NO_ROWS[: width if columns is None else len(columns)]
     rows = program.arena.cells[begin : begin + count * width].reshape(count, width).T
