@@ -34,7 +34,7 @@ from wukongs.store.lookup_kernels import directory_row, key_range, keys_at, row_
 from wukongs.store.slot_kernels import mix_id
 
 ENTRIES_AHEAD = 12
-"""So many tuples ahead of a tuple its entry is fetched: a table of many is in no cache."""
+"""The entry of a tuple is fetched when this number of tuples precede it: a large table is in no cache."""
 
 
 @njit_uncounted
@@ -219,7 +219,7 @@ def expired_in(table, again, descriptor, predicate, number):
 
 @njit
 def drop_entries(table, after):
-    """Delete the entries of tuples that have not come after a stream batch, in place; return how many are left.
+    """Delete the entries of tuples that did not arrive after a stream batch, in place; return how many are left.
 
     Each entry is taken out and inserted again, in the order of the table from behind a free one, so that it moves up to
     where deleted ones were."""

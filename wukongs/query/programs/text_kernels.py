@@ -157,7 +157,7 @@ def compare_texts(one, other):
 
 @njit_uncounted
 def text_verdict(op, one, other):
-    """Compare two entries by an operator: 1 if it holds, 0 if it does not, -1 if their texts do not tell. op: an OP
+    """Compare two entries by an operator: 1 if it holds, 0 if not, -1 if their texts do not determine it. op: an OP
     constant (value_kernels.py)."""
     if one[TEXT_TAIL] > 1 or other[TEXT_TAIL] > 1 or one[TEXT_CLASS] <= 0 or other[TEXT_CLASS] <= 0:
         return -1
