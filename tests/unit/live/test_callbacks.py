@@ -139,22 +139,24 @@ def test_a_thread_that_was_slow_leaves_the_rest_to_another_one(
     callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, is_begun, is_done = threading.Event(), threading.Event(), threading.Event()
-    at_once, together = threading.Semaphore(1), list[int]()
+    slow_threads, threads = set[int](), set[int]()
 
-    def note(number: int) -> None:
-        if not at_once.acquire(blocking=False):
-            together.append(number)
-            return
+    def slow() -> None:
+        slow_threads.add(threading.get_ident())
+        until(goes_on)
+
+    def note() -> None:
+        threads.add(threading.get_ident())
         time.sleep(0.001)
-        at_once.release()
 
-    slow, notes = partial(until, goes_on), [partial(note, number) for number in range(300)]
-    for work in (slow, is_begun.set, *notes[:100], goes_on.set, *notes[100:], is_done.set):
+    for work in (slow, is_begun.set, *[note] * 300, is_done.set):
         callbacks.submit(work)
-    until(is_begun)  # by another thread, which is not slow from now on
+    until(is_begun)  # by another thread, which works on; from now on none takes its place
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    goes_on.set()
     until(is_done)
-    assert not [number for number in together if number > 110], "two threads worked side by side"
+    assert threads
+    assert not threads & slow_threads, "the thread that was slow went on beside another one"
 
 
 def test_the_caller_does_not_wait_for_calls_that_are_not_quick(callbacks: Callbacks) -> None:
