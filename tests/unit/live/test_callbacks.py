@@ -118,15 +118,15 @@ def test_the_caller_goes_on_when_quick_work_is_done(callbacks: Callbacks, monkey
 
 
 def test_the_caller_goes_on_when_a_call_is_slow(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, goes_on = list[int](), threading.Event()
+    is_begun, goes_on = threading.Event(), threading.Event()
 
-    def note(number: int) -> None:
-        begun.append(number)
+    def slow() -> None:
+        is_begun.set()
         until(goes_on)
 
-    callbacks.submit(partial(note, 0))
+    callbacks.submit(slow)
     callbacks.let_finish()
-    assert begun == [0]
+    until(is_begun)
     monkeypatch.setattr(module, "_BEGIN_S", 60.0)
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)  # it waits for the beginning alone
     callbacks.let_finish()  # a thread is at work

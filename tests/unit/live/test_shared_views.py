@@ -12,6 +12,7 @@ import pytest
 
 import wukongs
 from tests.fuzz import first_and_slow
+from tests.unit.cluster.wires import until
 from tests.unit.live.test_quiet_views import EX, moved, register, sum_of
 from wukongs.incremental.view import View
 from wukongs.live.views import shared_views
@@ -190,7 +191,7 @@ def test_what_is_kept_for_all_constants_is_there_for_a_view_that_comes_later(eng
     text = text.replace("%", "1").replace("&", "7")
     late, content = register(engine, "late", text), Counter[Any]()
     engine.settle(30)
-    assert late.explain().startswith("one of 9")
+    until(lambda: late.explain().startswith("one of 9"))
     for change in ("INSERT DATA { :b :r 2 }", "INSERT DATA { :a :q :n7 }", "DELETE DATA { :b :q :n7 }"):
         sum_of(late, content)
         engine.update(EX + change)
