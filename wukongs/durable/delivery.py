@@ -17,12 +17,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wukongs.errors import WukongsError
 from wukongs.live.core import Core
 from wukongs.live.journal import FiredAsOne, ReportedBy
 from wukongs.live.stretch import Stretch
-from wukongs.live.window_log import OWN, Come
-from wukongs.query.output.results import WindowResult
+from wukongs.live.window_log import OWN, Come, Reported
 from wukongs.store.trace import Handle
 
 
@@ -66,9 +64,7 @@ class Delivery:
         if self._held is None:
             self._hold(fired.sn)
 
-    def reported(
-        self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
-    ) -> None:
+    def reported(self, query: ReportedBy, end_ms: int, item: Reported, stretch: Stretch | None) -> None:
         """Do nothing: it fires again."""
 
     def gather(self, group: FiredAsOne) -> int:

@@ -402,6 +402,11 @@ class Maintained:
         """Whether rows of the firing before are kept."""
         return any(join.count for part in self.parts for join in part.joins)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is kept, and nothing will be while estimates are the same."""
+        return not any(part.reads_stored or part.kept_bytes or is_worth_it(part.estimated_rows) for part in self.parts)
+
     def estimate(self, explored: float | None = None) -> None:
         """Find the parts, and estimate what evaluating them anew takes, over what the windows have now: again when a
         size has changed by a factor. explored: rows of all steps of the plan of the query, if they are known."""

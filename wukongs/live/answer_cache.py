@@ -32,11 +32,13 @@ class CachedAnswer:
     """The answer to versions of the inputs of an algebra.
 
     by: the query whose firing is to find it, or has; None: none yet.
-    answered: the answer, and what reads its terms; None: it is not found yet."""
+    answered: the answer, and what reads its terms; None: it is not found yet.
+    is_direct: later firings of the query may be direct (joint_firings.py)."""
 
     versions: Hashable
     by: str | None = None
     answered: tuple[Answer, Utf8Reader] | None = None
+    is_direct: bool = True
 
 
 class StoredVersions:

@@ -78,7 +78,7 @@ class Answering:
         """Its paths that are kept from firing to firing, if some may be; from the first firing on."""
         self._step_ms = firing_step(query)
         self._company: Hashable = None
-        self._algebra: object = None
+        self.algebra: object = None
         """It is equal for all queries that have the same answer when they read the same; None if there may be none.
         From the first firing on."""
         self._has_own_rows = query.form not in ("select", "ask") or reporter.is_compared
@@ -86,6 +86,13 @@ class Answering:
         rows is all that it shares."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
+        self._may_be_direct = (
+            group is None
+            and query.form in ("select", "ask")
+            and not (reporter.looks_at_contents or reporter.leaves_out or self.is_of_moment or windows.is_filtered)
+        )
+        self.is_direct = False
+        """Whether the next firing may report what its program finds as it is, and needs nothing else."""
         self._used: Used = set()
         """The mechanisms that have taken part in the answer under way, but for those that its paths note."""
 
@@ -107,9 +114,9 @@ class Answering:
         runs alone. Called with the lock held."""
         if not self._is_looked_at:
             self._is_looked_at = True
-            self._algebra = algebra_of(self.query)
-            if self._group is not None and self._algebra is not None:
-                self._algebra = self._group
+            self.algebra = algebra_of(self.query)
+            if self._group is not None and self.algebra is not None:
+                self.algebra = self._group
             has_arguments = self._group is not None
             self.compiled = self.windows.compile(self.query, self.plans, has_arguments=has_arguments)
             if self.compiled is not None and not has_arguments:
@@ -122,8 +129,8 @@ class Answering:
 
     def forget(self) -> None:
         """Share no answer that was found before. Called with the engine's lock held."""
-        if self._algebra is not None:
-            self._core.answers.forget(self._algebra)
+        if self.algebra is not None:
+            self._core.answers.forget(self.algebra)
 
     def pick(self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None) -> Firing:
         """Return the firing of a query at a time, which is about to be run. Called with the engine's lock held.
@@ -146,13 +153,22 @@ class Answering:
             firing.path_changes = self.windows.path_changes(at_ms, is_known and self._paths.is_wanted)
         return firing
 
+    def pick_directly(self, versions: Hashable) -> tuple[CachedAnswer, Program | None]:
+        """Return the answer of a direct firing, and the program that is to find it; None: it is known, or another
+        firing finds it. Called with the engine's lock held. versions: of the inputs that it reads."""
+        cached = self._core.answers.get(self.algebra, versions)
+        if cached.answered is not None:
+            return cached, None
+        cached.by = cached.by or self.name
+        return cached, self.program if cached.by == self.name else None
+
     def _cached(self, reading: Reading) -> CachedAnswer | None:
         """Return what is known of the answer over what a firing reads; None: it is of this firing alone."""
-        versions = None if self._algebra is None else self.windows.versions(reading)
+        versions = None if self.algebra is None else self.windows.versions(reading)
         if versions is None:
             return None
         return self._core.answers.get(
-            self._algebra, versions if self._group is None else (versions, self._group.arguments.version)
+            self.algebra, versions if self._group is None else (versions, self._group.arguments.version)
         )
 
     def _is_repeated(self, cached: CachedAnswer) -> bool:
@@ -181,6 +197,7 @@ class Answering:
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
         """Return what the firing reports of its answer, and what reads its terms. Small windows take some microseconds,
         so nothing is looked at here that a firing by one kernel does not need."""
+        self.is_direct = False
         if firing.is_repeated and (repeated := self._repeated(firing)) is not None:
             return repeated
         reporter, maintained = self.reporter, firing.maintained
@@ -259,9 +276,15 @@ class Answering:
         if self.query.form == "construct":
             terms = ran.terms or terms or self._terms_of(firing)
             return self._constructed(firing, BindingTable(program.variables, ran.columns, ran.count), terms), terms
+        self.is_direct = ran.terms is None and program.ready_version >= 0 and self._can_be_direct(firing)
         is_ask = self.query.form == "ask"
         found = Answer((), 0, ran.count > 0) if is_ask else Answer(ran.columns, ran.count)
         return found, ran.terms or terms
+
+    def _can_be_direct(self, firing: Firing) -> bool:
+        """Return whether firings may be direct from this one on."""
+        is_at_rest = self.maintained is None or self.maintained.is_at_rest
+        return self._may_be_direct and self._paths is None and is_at_rest and firing.cached is not None
 
     def _scope(self, firing: Firing) -> str:
         """Return what names the blank nodes that a firing makes."""
@@ -286,6 +309,8 @@ class Answering:
             return None
         self._counts.explored_together += cached.by != self.name
         self._used.add(Mechanism.CACHED)
+        if cached.is_direct and self._program_of(firing, None) is not None:
+            self.is_direct = self._can_be_direct(firing)
         found, reader = cached.answered
         if not _has_rows(found):
             reader = firing.reader
@@ -297,7 +322,7 @@ class Answering:
     def _keep(self, firing: Firing, cached: CachedAnswer, found: Answer, reader: Utf8Reader) -> None:
         """Note the answer of a firing for others."""
         if (self._group is None or self._is_for_rows(cached)) and not (self._has_own_rows and _has_rows(found)):
-            cached.by = self.name
+            cached.by, cached.is_direct = self.name, self.is_direct
             self._core.answers.keep(cached, found, reader)
 
     def _is_for_rows(self, cached: CachedAnswer) -> bool:

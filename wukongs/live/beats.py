@@ -6,7 +6,7 @@ same slices. So who is due is asked of each beat in place of each query, and so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from wukongs.live.continuous import ContinuousQuery
 
@@ -102,6 +102,16 @@ class Beats:
             beat.take(query, before_ms)
             beat.put(query, query.times.next_ms)
             self._stand[query] = beat, query.times.next_ms
+
+    def advance(self, beat: Beat, queries: Collection[ContinuousQuery], from_ms: int, next_ms: int) -> None:
+        """Note that queries of a beat, which were due at one time, fire next at another one."""
+        waiting = beat.waiting[from_ms]
+        for query in queries:
+            del waiting[query]
+        if not waiting:
+            del beat.waiting[from_ms]
+        beat.waiting.setdefault(next_ms, {}).update(dict.fromkeys(queries))
+        self._stand.update(dict.fromkeys(queries, (beat, next_ms)))
 
     def earliest(self) -> Iterator[ContinuousQuery]:
         """Yield queries that say for all what is needed: of each beat those that fire first."""

@@ -21,11 +21,12 @@ from wukongs.live.callbacks import Callbacks
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.firing import Firing, Picked
-from wukongs.live.joint_firings import FIRINGS_MAX, run_jointly
+from wukongs.live.joint_firings import FIRINGS_MAX, DirectFirings, DueFirings, run_jointly
 from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.live.tracing import LISTENING
 from wukongs.query.limits import check_seconds, scheduler
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import take_turns_quickly
@@ -294,7 +295,7 @@ class Injector:
             with self._core.lock:
                 firings, is_done = self._step()
             self._call_inline()
-            if firings:
+            if firings is not None:
                 self._fire(firings, self._news_at_s)
                 if len(self._ready.queries) <= len(firings):  # no other is due at this time
                     self.callbacks.hand_over()
@@ -328,13 +329,16 @@ class Injector:
         is_done = False
         while not is_done:
             firings, is_done = self._step(upper)
-            self._fire(firings, time.perf_counter())
+            if firings is not None:
+                self._fire(firings, time.perf_counter())
             self._renew()
 
-    def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
+    def _fire(self, due: DueFirings, due_at_s: float) -> None:
         """Run the firings of queries that are run together, at one time."""
-        if len(firings) > 1:
-            firings = run_jointly(firings)
+        firings: Sequence[Firing] = due.others
+        if len(due) > 1 or due.direct:
+            firings = run_jointly(due, self._core.answers, due_at_s, self._call_inline)
+            self._core.unread.end_full()
         for firing in firings:
             query = firing.query
             if query.is_closed:
@@ -364,9 +368,10 @@ class Injector:
         while self._stale:
             self._stale.pop().renew()
 
-    def _step(self, upper: int = UPPER_MAX) -> tuple[Sequence[Firing], bool]:
+    def _step(self, upper: int = UPPER_MAX) -> tuple[DueFirings | None, bool]:
         """Seal the stream batches that end next, or pick the next firing, with others that are run together with it.
-        Return the firings, and whether nothing is left that moves the stored graph to at most `upper`.
+        Return the firings, if there are any, and whether nothing is left that moves the stored graph to at most
+        `upper`.
 
         Called with the lock held. Between two steps others get the lock, however long the backlog is."""
         self._make_changes(self._changing)
@@ -378,7 +383,7 @@ class Injector:
                 clock_ms is not None and (NOT_YET_MS if core.sealed_ms is None else core.sealed_ms) < end_ms <= clock_ms
             )
             if is_ticked and core.sn_of(end_ms) >= upper:  # what is behind the sealed time becomes slices only
-                return (), True
+                return None, True
             core.slice(end_ms, ahead_ms)
             if self._counts_only:
                 self._make_changes(self._changing)
@@ -394,7 +399,7 @@ class Injector:
                 self._drop_slices()
             query = self._next_due(upper)
             if query is None or self._ready_ms > end_ms:
-                return (), False
+                return None, False
             # Nothing that is sealed later belongs to it.
         if query is not None:
             if clock_ms is not None and self._ready_ms <= clock_ms and tick_sn(self._ready_ms) < upper:
@@ -409,7 +414,7 @@ class Injector:
         self._keep_budgets()  # what counting windows have read takes room, too
         is_more = core.progress.go_on(core) or self.made.go_on()
         is_whole = core.replayed_to is None or upper == UPPER_MAX
-        return (), not (is_more or (is_whole and self._make_changes(self._changing, is_settled=True)))
+        return None, not (is_more or (is_whole and self._make_changes(self._changing, is_settled=True)))
 
     def _ahead_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which queries over windows alone can fire, and need slices."""
@@ -448,7 +453,7 @@ class Injector:
         query = self._first.next(self._is_due)
         return None if query is None else (query, self._first)
 
-    def _picked(self, query: ContinuousQuery, due: Due, upper: int) -> Sequence[Firing]:
+    def _picked(self, query: ContinuousQuery, due: Due, upper: int) -> DueFirings | None:
         """Pick what a query reads that is due at _ready_ms, and others that are run together with it, if they are not
         skipped. All of them read the same snapshot. With each, the firings behind it that have its answer are picked
         (wukongs.live.stretch), as far as they read below `upper`."""
@@ -468,16 +473,43 @@ class Injector:
                     sn = other_sn if sn is None else sn
                 company.append(other)
         is_before = self._core.open_ms == at_ms
-        firings, picked = [], Picked(self._core.registry.snapshot_reader(), upper, is_before)
+        picked, found = Picked(self._core.registry.snapshot_reader(), upper, is_before), DueFirings()
+        direct, others = defaultdict[object, list[ContinuousQuery]](list), list[ContinuousQuery]()
+        is_traced = LISTENING.to is not None
         for each in company:
+            (others if is_traced or not each.firings.is_direct else direct[each.text.beat]).append(each)
+        for queries in direct.values():
+            firings = self._picked_directly(queries, at_ms, picked)
+            if firings is None:
+                others += queries
+            else:
+                found.direct.append(firings)
+        for each in others:
             if each.firings.is_skipped(at_ms):
                 each.firings.leave_out(at_ms)
             elif (firing := each.firings.prepare(at_ms, picked)) is not None:
-                firings.append(firing)
-        last_ms = max((each.last_ms for each in firings if each.query.windows.reads_stored), default=at_ms)
+                found.others.append(firing)
+        last_ms = max((each.last_ms for each in found.others if each.query.windows.reads_stored), default=at_ms)
         if last_ms > at_ms and self._core.query_log is None:
             self._core.move_to(last_ms)  # whatever is stored from now on is behind all of them
-        return firings
+        return found if found.direct or found.others else None
+
+    def _picked_directly(self, queries: Sequence[ContinuousQuery], at_ms: int, picked: Picked) -> DirectFirings | None:
+        """Pick the direct firings of queries of one beat at a time; None if they are to be picked one by one."""
+        first, beat = queries[0], queries[0].text.beat
+        step_ms = first.text.step_ms
+        assert step_ms is not None, first.name
+        assert isinstance(beat, Beat), first.name
+        reading = first.windows.read(at_ms, is_compiled=True)
+        if not first.windows.is_of_beat(reading):
+            return None
+        picked.readings[beat] = reading
+        if not first.firings.is_alone(at_ms, picked):
+            return None
+        next_ms, firings = at_ms + step_ms, [query.firings for query in queries]
+        found = DirectFirings.pick(firings, at_ms, next_ms, reading, picked.reader)
+        self._beats.advance(beat, queries, at_ms, next_ms)
+        return found
 
     def _is_due(self, query: ContinuousQuery) -> bool:
         if self._queries.get(query.name) is not query:

@@ -245,8 +245,10 @@ class JoinedWindows:
             except BudgetExceeded as error:
                 readers.log.put(block.end_ms, error, stretch=block.stretch)
                 return
-        window = self._window(whole, *block.rows_of(number))
-        readers.counts.report(window, whole.latency_us, block.end_ms, block.count)
+        lo, hi = block.rows_of(number)
+        window = self._window(whole, lo, hi)
+        own, latency_us = readers.counts, whole.latency_us
+        own.report(hi - lo, latency_us, latency_us, block.end_ms, block.count, is_partial=whole.partial)
         readers.log.put(block.end_ms, window, WINDOW_BYTES + window.size_bytes, block.stretch)
 
     def _window(self, whole: WindowResult, lo: int, hi: int) -> WindowResult:

@@ -1,40 +1,124 @@
-"""Joint firings: the programs of queries that are due at one time, alike or not, run by one kernel call."""
+"""Joint firings: the programs of queries that are due at one time, alike or not, run by one kernel call.
+
+Most of them are direct: what the program has found is reported as it is, and not compared with the firing before. Then
+a firing is an entry of DirectFirings, and its window is made when somebody reads it.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+from wukongs.csparql.algebra import Query
+from wukongs.live.answer_cache import AnswerCache, CachedAnswer
 from wukongs.live.firing import Firing
-from wukongs.query.programs.program import run_together
+from wukongs.live.query_counts import ALONE, REPEATED, TOGETHER
+from wukongs.live.query_firings import QueryFirings
+from wukongs.live.query_windows import Reading
+from wukongs.query.execution.answer import Answer
+from wukongs.query.programs.program import Program, run_together
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 FIRINGS_MAX = 100
 """The firings that are picked under one hold of the engine's lock, and run by one call, at most."""
 
 
-def run_jointly(firings: Sequence[Firing]) -> Sequence[Firing]:
-    """Return firings at one time, which read one snapshot, with the rows that their programs have found: these come
-    first, since they need not wait for others. All others find their answers alone. Called by the thread that fires."""
+@dataclass(slots=True, eq=False)
+class DirectFirings:
+    """The direct firings of queries of one beat at one time.
+
+    reading, reader   What all of them read, and what reads its terms.
+    firings           The query of each, its answer, and its program if that is to be run for it."""
+
+    at_ms: int
+    reading: Reading
+    reader: TermReader
+    firings: list[tuple[QueryFirings, CachedAnswer, Program | None]]
+    latency_us: float = 0.0
+
+    @classmethod
+    def pick(
+        cls, queries: Sequence[QueryFirings], at_ms: int, next_ms: int, reading: Reading, reader: TermReader
+    ) -> DirectFirings:
+        """Pick direct firings. next_ms: those after these. Called with the engine's lock held."""
+        versions = None if reading.sn is not None else queries[0].windows.versions(reading)
+        firings = [(query, *query.pick_directly(at_ms, next_ms, reading, versions)) for query in queries]
+        return cls(at_ms, reading, reader, firings)
+
+    def report(self, share_us: float, due_at_s: float, *, is_together: bool) -> list[Firing]:
+        """Report the windows whose answers are found; return the other firings. share_us: of the time of the call;
+        is_together: whether several programs were run by it."""
+        left, at_ms = list[Firing](), self.at_ms
+        self.latency_us = latency_us = (time.perf_counter() - due_at_s) * 1e6
+        for query, cached, program in self.firings:
+            if cached.answered is None:
+                is_repeated = program is None
+                left.append(query.firing_of(at_ms, self.reading, self.reader, cached, is_repeated=is_repeated))
+            elif not query.is_closed:
+                way = REPEATED if program is None else TOGETHER if is_together else ALONE
+                query.report_directly(self, cached, way, share_us, latency_us)
+        return left
+
+
+@dataclass(slots=True, eq=False)
+class DueFirings:
+    """The firings that are picked at one moment; they read one snapshot."""
+
+    direct: list[DirectFirings] = field(default_factory=list)
+    others: list[Firing] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.others) + sum(len(one.firings) for one in self.direct)
+
+
+def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Callable[[], None]) -> Sequence[Firing]:
+    """Run the programs of firings in one call, and report the direct ones. Return the other firings, those with the
+    rows that their programs have found first, since they need not wait for others. Called by the thread that fires,
+    without locks.
+
+    due_at_s: perf_counter when they were due; told: is called when direct firings are reported."""
+    began_s = time.perf_counter()
+    wanted = [
+        (cached, program, one.reader)
+        for one in due.direct
+        for _, cached, program in one.firings
+        if program is not None and program.may_run_together()
+    ]
     found = [
         (one, program)
-        for one in firings
+        for one in due.others
         if (program := one.program) is not None
         and not (one.is_repeated or one.is_maintained)
         and program.may_run_together()
     ]
-    if len(found) < 2:
-        return firings
-    began_s = time.perf_counter()
-    try:
-        results = run_together([program for _, program in found], found[0][0].reader)
-    except Exception as error:
-        # A mistake of ours, which each query reports if it meets it again.
-        level = logging.DEBUG if isinstance(error, MemoryError) else logging.ERROR
-        log.log(level, "%d programs could not be run together", len(found), exc_info=True)
-        return firings
-    share_us = (time.perf_counter() - began_s) * 1e6 / len(found)
-    for (firing, _), rows in zip(found, results, strict=True):
-        firing.rows, firing.joint_us = rows, share_us
-    return sorted(firings, key=lambda one: one.rows is None)
+    programs = [*(program for _, program, _ in wanted), *(program for _, program in found)]
+    results: Sequence[Int64Array | None] = ()
+    if len(programs) > 1 or wanted:
+        try:
+            results = run_together(programs, wanted[0][2] if wanted else found[0][0].reader)
+        except Exception as error:
+            # A mistake of ours, which each query reports if it meets it again.
+            level = logging.DEBUG if isinstance(error, MemoryError) else logging.ERROR
+            log.log(level, "%d programs could not be run together", len(programs), exc_info=True)
+    share_us = (time.perf_counter() - began_s) * 1e6 / max(1, len(programs))
+    if results:
+        for (cached, program, reader), rows in zip(wanted, results, strict=False):
+            if rows is not None:
+                answers.keep(cached, answer_of(program.query, rows), reader)
+        for (firing, _), rows in zip(found, results[len(wanted) :], strict=True):
+            firing.rows, firing.joint_us = rows, share_us
+    others = due.others
+    for direct in due.direct:
+        others += direct.report(share_us, due_at_s, is_together=len(programs) > 1)
+        told()
+    return others if len(others) < 2 else sorted(others, key=lambda one: one.rows is None)
+
+
+def answer_of(query: Query, rows: Int64Array) -> Answer:
+    """Return the answer of a query for which its program has found rows. rows : int64[columns, n]."""
+    count = rows.shape[1]
+    return Answer((), 0, count > 0) if query.form == "ask" else Answer(tuple(rows), count)

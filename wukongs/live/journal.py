@@ -18,12 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from wukongs.errors import WukongsError
 from wukongs.live.pieces import Pushed, Told
 from wukongs.live.stretch import Stretch
 from wukongs.live.views.recovered_views import RecoveredViews
-from wukongs.live.window_log import Come, WindowLog
-from wukongs.query.output.results import WindowResult
+from wukongs.live.window_log import Come, Reported, WindowLog
 from wukongs.store.encoded import Encoded
 
 Change: TypeAlias = dict[str, Any]
@@ -60,9 +58,7 @@ class Deliveries(Protocol):
         this. is_compared: its next firing is compared with this one, so this one is evaluated again if that one is;
         is_stored: it reads stored graphs, and so waits for their clock."""
 
-    def reported(
-        self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
-    ) -> None:
+    def reported(self, query: ReportedBy, end_ms: int, item: Reported, stretch: Stretch | None) -> None:
         """Note a window, or the error in its place, before anybody reads it. Called without the engine's lock.
 
         end_ms, stretch: as WindowLog.put has them."""
@@ -162,9 +158,7 @@ class NoDeliveries:
     ) -> None:
         pass
 
-    def reported(
-        self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
-    ) -> None:
+    def reported(self, query: ReportedBy, end_ms: int, item: Reported, stretch: Stretch | None) -> None:
         pass
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:

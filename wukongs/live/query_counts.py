@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from wukongs.query.mechanisms import Mechanism
-from wukongs.query.output.results import WindowResult
 
 TIMES_REMEMBERED = 1000
 """Percentiles are over so many times, or up to twice as many."""
@@ -22,35 +22,70 @@ BUCKETS_US = (50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e
 """The upper bounds of the buckets of a histogram; there is one more, without a bound."""
 
 
-def _times() -> array[float]:
-    return array("f")
+class Times:
+    """Times of one kind, in microseconds: the last ones, and a histogram of all. Added by one thread, read by any."""
 
-
-class Histogram:
-    """How many times fell into each bucket, and their sum, in microseconds."""
-
-    __slots__ = ("counts", "sum_us")
+    __slots__ = ("_binned", "_counts", "_last", "_lock", "_sum_us")
 
     def __init__(self) -> None:
-        self.counts: list[int] = [0] * (len(BUCKETS_US) + 1)
-        self.sum_us = 0.0
+        self._last: array[float] = array("f")
+        self._counts = [0] * (len(BUCKETS_US) + 1)
+        self._sum_us = 0.0
+        self._binned = 0
+        """So many of the last times are in the histogram."""
+        self._lock = threading.Lock()
+        """Held while the histogram changes, and while times are dropped."""
 
-    def add(self, time_us: float, count: int) -> None:
-        self.counts[bisect_left(BUCKETS_US, time_us)] += count
-        self.sum_us += time_us * count
+    def add(self, time_us: float, count: int = 1) -> None:
+        """Add the time of a firing. count: so many windows have it."""
+        self._last.append(time_us)
+        if count > 1:
+            with self._lock:
+                self._counts[bisect_left(BUCKETS_US, time_us)] += count - 1
+                self._sum_us += time_us * (count - 1)
+        if len(self._last) > 2 * TIMES_REMEMBERED:
+            with self._lock:
+                self._bin()
+                del self._last[:TIMES_REMEMBERED]
+                self._binned -= TIMES_REMEMBERED
 
-    def stats(self) -> dict[str, Sequence[int] | float]:
-        return {"counts": list(self.counts), "sum_us": self.sum_us}
+    def _bin(self) -> None:
+        """Bring all times into the histogram. Called with the lock held."""
+        for time_us in self._last[self._binned :]:
+            self._counts[bisect_left(BUCKETS_US, time_us)] += 1
+            self._sum_us += time_us
+            self._binned += 1
+
+    def stats(self, name: str) -> dict[str, Any]:
+        """Return the median, the 99th percentile and the histogram, named after the times."""
+        with self._lock:
+            self._bin()
+            # A copy is sorted: an array whose memory is lent cannot grow.
+            ordered: npt.NDArray[np.float32] = np.sort(np.frombuffer(self._last.tobytes(), np.float32))
+            histogram = {"counts": list(self._counts), "sum_us": self._sum_us}
+        return {
+            f"{name}_p50": _percentile(ordered, 50),
+            f"{name}_p99": _percentile(ordered, 99),
+            f"{name}_histogram": histogram,
+        }
+
+
+Way: TypeAlias = Literal[0, 1, 2]
+ALONE: Way = 0
+TOGETHER: Way = 1
+REPEATED: Way = 2
+"""How the answer of a direct firing (joint_firings.py) was found: by a program alone, or in one call with others; or it
+was that of another firing."""
 
 
 @dataclass(slots=True)
 class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
     of on_result that did; over_budget: firings left out because their slices were gone; explored_together: firings
-    whose answer was found together with those of other queries, or by another one; found_by: windows, reported or not,
-    by the mechanisms that have found them; last_ms: the end of the last window reported; partial:
-    windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings; executions,
-    latencies: of all of them, the latencies of windows alike each."""
+    whose answer was found together with those of other queries, or by another one, but for direct ones; direct: direct
+    firings, by the way in which their answers were found; found_by: other windows, reported or not, by the mechanisms
+    that have found them; last_ms: the end of the last window reported; partial: windows that were, the last
+    of which ended at partial_ms; executions: times of firings; latencies: those of windows."""
 
     windows: int = 0
     rows: int = 0
@@ -62,25 +97,29 @@ class QueryCounts:
     errors: int = 0
     over_budget: int = 0
     explored_together: int = 0
+    direct: list[int] = field(default_factory=lambda: [0, 0, 0])
     found_by: Counter[Mechanism] = field(default_factory=Counter)
-    execution_us: array[float] = field(default_factory=_times)
-    latency_us: array[float] = field(default_factory=_times)
-    executions: Histogram = field(default_factory=Histogram)
-    latencies: Histogram = field(default_factory=Histogram)
+    executions: Times = field(default_factory=Times)
+    latencies: Times = field(default_factory=Times)
 
-    def report(self, window: WindowResult, execution_us: float, last_ms: int, count: int) -> None:
-        """Count windows alike that are reported: how many, and the end of the last."""
-        self.execution_us.append(execution_us)
-        self.latency_us.append(window.latency_us)
-        self.executions.add(execution_us, 1)
-        self.latencies.add(window.latency_us, count)
-        if len(self.latency_us) > 2 * TIMES_REMEMBERED:
-            del self.execution_us[:TIMES_REMEMBERED], self.latency_us[:TIMES_REMEMBERED]
+    def report(
+        self,
+        rows: int,
+        latency_us: float,
+        execution_us: float,
+        last_ms: int,
+        count: int = 1,
+        *,
+        is_partial: bool = False,
+    ) -> None:
+        """Count windows alike that are reported: how many, the rows of each, and the end of the last."""
+        self.executions.add(execution_us)
+        self.latencies.add(latency_us, count)
         self.windows += count
-        self.last_rows = rows = len(window)
+        self.last_rows = rows
         self.last_ms = last_ms
         self.rows += rows * count
-        if window.partial:
+        if is_partial:
             self.partial += count
             self.partial_ms = last_ms
 
@@ -99,7 +138,14 @@ class QueryCounts:
 
     def stats(self) -> dict[str, Any]:
         """Return the counts, and medians, 99th percentiles and histograms of the times."""
-        execution_us, latency_us = _ordered(self.execution_us), _ordered(self.latency_us)
+        found_by, (alone, together, repeated) = Counter(self.found_by), self.direct
+        direct = {
+            Mechanism.PROGRAM: alone + together,
+            Mechanism.TOGETHER: together,
+            Mechanism.CACHED: repeated,
+            Mechanism.DIRECT: sum(self.direct),
+        }
+        found_by.update({mechanism: count for mechanism, count in direct.items() if count})
         return {
             "windows": self.windows,
             "rows": self.rows,
@@ -107,20 +153,11 @@ class QueryCounts:
             "not_reported": self.not_reported,
             "errors": self.errors,
             "over_budget": self.over_budget,
-            "explored_together": self.explored_together,
-            "found_by": {mechanism.value: count for mechanism, count in list(self.found_by.items())},
-            "execution_us_p50": _percentile(execution_us, 50),
-            "execution_us_p99": _percentile(execution_us, 99),
-            "latency_us_p50": _percentile(latency_us, 50),
-            "latency_us_p99": _percentile(latency_us, 99),
-            "execution_us_histogram": self.executions.stats(),
-            "latency_us_histogram": self.latencies.stats(),
+            "explored_together": self.explored_together + together,
+            "found_by": {mechanism.value: count for mechanism, count in found_by.items()},
+            **self.executions.stats("execution_us"),
+            **self.latencies.stats("latency_us"),
         }
-
-
-def _ordered(times_us: array[float]) -> npt.NDArray[np.float32]:
-    """Return a sorted copy: an array whose memory is lent cannot grow."""
-    return np.sort(np.frombuffer(times_us.tobytes(), np.float32))
 
 
 def _percentile(ordered: npt.NDArray[np.float32], percent: float) -> float:

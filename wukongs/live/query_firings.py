@@ -5,30 +5,83 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
+from wukongs.live.answer_cache import CachedAnswer
 from wukongs.live.core import Core
 from wukongs.live.firing import Firing, Picked
 from wukongs.live.firing_times import FiringTimes
 from wukongs.live.query_changes import QueryChanges
+from wukongs.live.query_counts import REPEATED, Way
 from wukongs.live.query_text import QueryText
-from wukongs.live.query_windows import QueryWindows
+from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.readers import Readers
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.live.stretch import Stretch
 from wukongs.live.tracing import LISTENING, Fired
-from wukongs.live.window_log import WINDOW_BYTES
+from wukongs.live.window_log import WINDOW_BYTES, LazyWindow, Reported
+from wukongs.query.execution.answer import Answer
 from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.programs.program import Program
+from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.store.snapshot import tick_sn
+from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 QUICK_US = 5000.0
 """A firing of less microseconds may come before windows of others are handed over."""
+
+
+class DirectWindows(Protocol):
+    """The windows of direct firings at one time (joint_firings.DirectFirings)."""
+
+    at_ms: int
+    reading: Reading
+    latency_us: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DirectWindow(LazyWindow):
+    """The window of a direct firing."""
+
+    firings: DirectWindows
+    text: QueryText
+    found: Answer
+    reader: Utf8Reader
+
+    def make(self) -> WindowResult:
+        """Do as LazyWindow.make."""
+        return window_of(
+            self.text, self.found, self.reader, self.firings.at_ms, self.firings.reading, self.firings.latency_us
+        )
+
+
+def window_of(
+    text: QueryText, found: Answer, reader: Utf8Reader, at_ms: int, reading: Reading, latency_us: float
+) -> WindowResult:
+    """Return the window of a firing. found, reader: its answer, and what reads its terms."""
+    return WindowResult(
+        text.query.form,
+        text.query.variables if text.group is None else text.group.arguments.rows.variables,
+        found.columns,
+        reader,
+        tick_sn(at_ms),
+        found.boolean,
+        found.length,
+        query=text.answering.name,
+        start_ms=reading.start_ms,
+        end_ms=at_ms,
+        windows=reading.spans,
+        partial=reading.partial,
+        latency_us=latency_us,
+        is_stream=text.is_stream,
+        text=text.source.text,
+    )
 
 
 class QueryFirings:
@@ -193,6 +246,59 @@ class QueryFirings:
             stretch = Stretch(at_ms, last_ms, self._text.step_ms or 1, self._text.windows.places(at_ms))
         return self._text.answering.pick(self, at_ms, reading, picked, stretch)
 
+    # --- direct firings (joint_firings.py) ----------------------------------------------------------------------------
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether its next firing may be a direct one. Called with the lock held."""
+        return self._times.text.answering.is_direct and not self._times.is_paused
+
+    def is_alone(self, at_ms: int, picked: Picked) -> bool:
+        """Return whether the firing at a time, which is a direct one, has all its windows, and no later one that is due
+        has its answer. That is equal for all queries of its beat. Called with the lock held."""
+        return self.windows.gone_to_ms(at_ms) is None and self._stretch_to_ms(at_ms, picked) == at_ms
+
+    def pick_directly(
+        self, at_ms: int, next_ms: int, reading: Reading, versions: Hashable
+    ) -> tuple[CachedAnswer, Program | None]:
+        """Pick the direct firing at a time. Return its answer, and its program if it is to be found by it: else it is
+        known, or another firing finds it. Called with the lock held.
+
+        next_ms: the firing after it; versions: those that it reads if that is no stored graph."""
+        times, text = self._times, self._times.text
+        text.last_ms = times.picked_ms = at_ms
+        times.next_ms, times.is_firing = next_ms, True
+        if reading.sn is not None:
+            versions = text.windows.versions(reading)
+        self._core.journal.delivery.fired(self.lsn, at_ms, at_ms, reading.needs_ms, False, reading.sn is not None)
+        return text.answering.pick_directly(versions)
+
+    def report_directly(
+        self, firings: DirectWindows, cached: CachedAnswer, way: Way, execution_us: float, latency_us: float
+    ) -> None:
+        """Report the window of a direct firing. firings: those it is one of; way: how its answer was found."""
+        assert cached.answered is not None, self.name
+        (found, reader), at_ms = cached.answered, firings.at_ms
+        size_bytes, is_partial = WINDOW_BYTES, firings.reading.partial
+        for column in found.columns:
+            size_bytes += column.nbytes
+        counts = self._counts
+        counts.direct[way] += 1
+        if way == REPEATED and cached.by != self.name:
+            counts.explored_together += 1
+        counts.report(found.length, latency_us, execution_us, at_ms, is_partial=is_partial)
+        self._put(at_ms, DirectWindow(firings, self._times.text, found, reader), size_bytes, None)
+        self._times.is_firing, self._took_us = False, execution_us
+
+    def firing_of(
+        self, at_ms: int, reading: Reading, reader: TermReader, cached: CachedAnswer, *, is_repeated: bool
+    ) -> Firing:
+        """Return a firing that was picked as a direct one, and whose program has something to do before."""
+        answering = self._text.answering
+        firing = Firing(self, at_ms, reading, reader, answering.compiled)
+        firing.program, firing.cached, firing.is_repeated = answering.program, cached, is_repeated
+        return firing
+
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
         self._times.skip_to(at_ms)
@@ -246,7 +352,9 @@ class QueryFirings:
             self._counts.not_reported += count
             self.log.skip(last_ms)
             return
-        self._counts.report(window, firing.joint_us + (executed_s - started_s) * 1e6, last_ms, count)
+        execution_us = firing.joint_us + (executed_s - started_s) * 1e6
+        is_partial = window.partial
+        self._counts.report(len(window), window.latency_us, execution_us, last_ms, count, is_partial=is_partial)
         self._put(last_ms, window, WINDOW_BYTES + window.size_bytes, firing.stretch)
         self._trace(firing, window, due_at_s, started_s, executed_s)
 
@@ -290,7 +398,7 @@ class QueryFirings:
         self._counts.errors += firing.count_after(had_ms)
         self._put(last_ms, error, WINDOW_BYTES, firing.stretch)
 
-    def _put(self, last_ms: int, item: WindowResult | WukongsError, size_bytes: int, stretch: Stretch | None) -> None:
+    def _put(self, last_ms: int, item: Reported, size_bytes: int, stretch: Stretch | None) -> None:
         self._core.journal.delivery.reported(self, last_ms, item, stretch)
         self.log.put(last_ms, item, size_bytes, stretch)
 
@@ -314,21 +422,5 @@ class QueryFirings:
         self._counts.count_found(used, firing.count)
         if not self._text.reporter.is_reported(found):
             return None
-        reading = firing.reading
-        return WindowResult(
-            self._text.query.form,
-            self._text.query.variables if self._text.group is None else self._text.group.arguments.rows.variables,
-            found.columns,
-            reader,
-            tick_sn(firing.at_ms),
-            found.boolean,
-            found.length,
-            query=self.name,
-            start_ms=reading.start_ms,
-            end_ms=firing.at_ms,
-            windows=reading.spans,
-            partial=reading.partial,
-            latency_us=(time.perf_counter() - due_at_s) * 1e6,
-            is_stream=self._text.is_stream,
-            text=self._text.source.text,
-        )
+        latency_us = (time.perf_counter() - due_at_s) * 1e6
+        return window_of(self._text, found, reader, firing.at_ms, firing.reading, latency_us)

@@ -88,6 +88,8 @@ class Reporter:
         """Whether a firing is compared with the one before it."""
         self.looks_at_contents = self.is_compared or "non-empty content" in self._policies
         """Whether it matters what the windows hold (Extent)."""
+        self.leaves_out = "non-empty result" in self._policies
+        """Whether a firing without rows is left out."""
         self._lock = threading.Lock()
         """Held while what is remembered is changed, and while it is written down."""
         self._remembered: Remembered | None = None
@@ -180,7 +182,7 @@ class Reporter:
     def is_reported(self, found: Answer) -> bool:
         """Tell whether a firing with this answer is reported."""
         is_empty = not (found.length or found.boolean)
-        return not (is_empty and "non-empty result" in self._policies)
+        return not (is_empty and self.leaves_out)
 
     def forget(self, at_ms: int) -> None:
         """Begin anew after the firing at a time."""

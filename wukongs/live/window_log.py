@@ -24,7 +24,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.stretch import Stretch
@@ -75,6 +75,25 @@ class Come(NamedTuple):
         return Come(told[0], Gap(*told[1:]) if told[1:] else None)
 
 
+class LazyWindow:
+    """A window that is made when somebody reads it."""
+
+    __slots__ = ()
+
+    def make(self) -> WindowResult:
+        """Return the window."""
+        raise NotImplementedError
+
+
+Reported: TypeAlias = WindowResult | WukongsError | LazyWindow
+"""What a firing reports: a window, or the error in its place."""
+
+
+def made(reported: Reported) -> WindowResult | WukongsError:
+    """Return a window, which is made now if it was not, or the error in its place."""
+    return reported.make() if isinstance(reported, LazyWindow) else reported
+
+
 @dataclass(slots=True, eq=False)
 class LoggedWindow:
     """A window, or the error in its place. number: its place in the log; through_ms: the last firing after it for which
@@ -84,7 +103,7 @@ class LoggedWindow:
 
     number: int
     end_ms: int
-    item: WindowResult | WukongsError
+    reported: Reported
     through_ms: int
     size_bytes: int
     holders: int = 0
@@ -93,9 +112,16 @@ class LoggedWindow:
     whole: LoggedWindow | None = None
 
     @property
+    def item(self) -> WindowResult | WukongsError:
+        """The window, which is made now if it was not, or the error."""
+        self.reported = found = made(self.reported)
+        return found
+
+    @property
     def window(self) -> WindowResult:
-        assert not isinstance(self.item, WukongsError)
-        return self.item
+        found = self.item
+        assert not isinstance(found, WukongsError)
+        return found
 
     @property
     def begin_ms(self) -> int:
@@ -129,7 +155,7 @@ class LoggedWindow:
         """Have the window, if it is one."""
         if self.stretch is not None and self.stretch.first_ms == self.end_ms:
             if not isinstance(self.item, WukongsError):
-                self.item = self.stretch.window(self.item, self.end_ms)
+                self.reported = self.stretch.window(self.item, self.end_ms)
             self.stretch = None
 
 
@@ -338,7 +364,7 @@ class WindowLog:
     def put(
         self,
         end_ms: int,
-        item: WindowResult | WukongsError,
+        item: Reported,
         size_bytes: int = WINDOW_BYTES,
         stretch: Stretch | None = None,
     ) -> None:

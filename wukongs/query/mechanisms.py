@@ -18,6 +18,8 @@ class Mechanism(StrEnum):
     """A kernel has run the whole query."""
     TOGETHER = "program_batch"
     """A kernel has run it in one call with other queries."""
+    DIRECT = "direct"
+    """The answer was reported as the program has found it, and a window is made of it when somebody reads."""
     EXECUTOR = "executor"
     """The executor has evaluated its algebra."""
     BINDINGS_ANEW = "bindings_begun"

@@ -95,7 +95,7 @@ class Feed:
             cursor.give_back(fetched)
             return
         if isinstance(fetched.item, GapError):
-            fetched.item = self._untaken(fetched.item)
+            fetched.reported = self._untaken(fetched.item)
         self._told, self.number = fetched, self.number + 1
         if not isinstance(fetched.item, WukongsError):
             self.outgoing = Outgoing(fetched.item)

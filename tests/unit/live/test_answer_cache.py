@@ -11,6 +11,8 @@ import wukongs
 from tests.engine_helpers import A, node, rows
 from wukongs.live import answer_cache, answering, joined_queries
 from wukongs.live.answer_cache import AnswerCache, CachedAnswer
+from wukongs.live.query_counts import REPEATED
+from wukongs.live.query_firings import QueryFirings
 from wukongs.query.execution.argument_rows import ArgumentRows
 
 WINDOW = f"FROM STREAM <{A}> [RANGE 300ms STEP 100ms]"
@@ -41,8 +43,16 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(f"{self.name}@{firing.at_ms}")
         return ran
 
+    reported = QueryFirings.report_directly
+
+    def noted_direct(self: QueryFirings, firings: Any, cached: CachedAnswer, way: Any, *times: float) -> None:
+        if way != REPEATED:
+            found.append(f"{self.name}@{firings.at_ms}")
+        reported(self, firings, cached, way, *times)
+
     monkeypatch.setattr(answering, "answer", noted)
     monkeypatch.setattr(answering.Answering, "_programmed", noted_program)
+    monkeypatch.setattr(QueryFirings, "report_directly", noted_direct)
     return found
 
 

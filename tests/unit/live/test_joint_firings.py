@@ -68,7 +68,7 @@ def test_one_call_runs_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
         assert calls == [90] * 3, "of two hundred, 110 are equal to others; in the first firing each is compiled"
         assert windows(queries[0]) == [posted(0, number) for number in range(4)]
         assert queries[7].stats()["explored_together"] == 3
-        assert queries[7].stats()["found_by"] == {"program": 4, "program_batch": 3}
+        assert queries[7].stats()["found_by"] == {"program": 4, "program_batch": 3, "direct": 3}
 
 
 def test_an_offender_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_one_program_beside_others_that_have_none_is_run_by_itself() -> None:
         one = register(engine, "one", FRIENDS % 0)
         other = register(engine, "other", "{ ?f <http://ex/posts> ?p BIND(NOW() AS ?n) }", "SELECT *")
         push(engine, stream, 400)
-        assert one.stats()["found_by"] == {"program": 4}
+        assert one.stats()["found_by"] == {"program": 4, "direct": 3}
         assert one.stats()["explored_together"] == 0
         assert "program" not in other.stats()["found_by"]
 

@@ -42,20 +42,20 @@ def engine() -> Iterator[wukongs.Engine]:
 
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """What has happened, with its time: names of queries that have run, and SEALED."""
+    """What has happened, with its time: names of queries that have fired, and SEALED."""
     found: list[tuple[int, str]] = []
-    seal, run = Core.seal, QueryFirings.run
+    seal, put = Core.seal, QueryFirings._put
 
     def sealing(core: Core, end_ms: int, to_ms: int | None = None) -> None:
         found.append((end_ms, SEALED))
         seal(core, end_ms, to_ms)
 
-    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
-        found.append((firing.at_ms, query.name))
-        run(query, firing, due_at_s)
+    def putting(query: QueryFirings, last_ms: int, *given: Any) -> None:
+        found.append((last_ms, query.name))
+        put(query, last_ms, *given)
 
     monkeypatch.setattr(Core, "seal", sealing)
-    monkeypatch.setattr(QueryFirings, "run", running)
+    monkeypatch.setattr(QueryFirings, "_put", putting)
     return found
 
 
@@ -169,11 +169,11 @@ def while_before(
     monkeypatch: pytest.MonkeyPatch, name: str, end_ms: int, do: Callable[[], object]
 ) -> list[BaseException]:
     """Do something behind the firing of a query, once, before tuples join the stored graph. Return what it raises."""
-    run, done, raised = QueryFirings.run, list[int](), list[BaseException]()
+    put, done, raised = QueryFirings._put, list[int](), list[BaseException]()
 
-    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
-        run(query, firing, due_at_s)
-        if (query.name, firing.at_ms) == (name, end_ms) and not done:
+    def putting(query: QueryFirings, last_ms: int, *given: Any) -> None:
+        put(query, last_ms, *given)
+        if (query.name, last_ms) == (name, end_ms) and not done:
             done.append(end_ms)
             try:
                 assert query._core.open_ms == end_ms
@@ -181,7 +181,7 @@ def while_before(
             except BaseException as error:
                 raised.append(error)
 
-    monkeypatch.setattr(QueryFirings, "run", running)
+    monkeypatch.setattr(QueryFirings, "_put", putting)
     return raised
 
 
@@ -267,14 +267,14 @@ def test_a_load_that_waited_for_one_moment_while_the_next_one_began_is_stored_be
         engine.stream(f"http://ex/more{number}")  # the head of each segment alone is longer than a segment may be
     register(engine, "before", IN_WINDOW, "")
     tell(engine, stream, 100)
-    run = QueryFirings.run
+    put = QueryFirings._put
 
-    def running(query: QueryFirings, firing: Firing, due_at_s: float) -> None:
+    def putting(query: QueryFirings, *given: Any) -> None:
         is_loaded.wait(30)
-        run(query, firing, due_at_s)
+        put(query, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(QueryFirings, "run", running)
+        patched.setattr(QueryFirings, "_put", putting)
         patched.setattr(Injector, "_is_behind", is_behind)
         loading = threading.Thread(target=load)
         loading.start()

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wukongs.live.query_counts import QueryCounts
-from wukongs.query.output.results import WindowResult
+from wukongs.live import query_counts
+from wukongs.live.query_counts import BUCKETS_US, QueryCounts
 
 
 def counts_of(times_us: list[float]) -> QueryCounts:
     counts = QueryCounts()
     for time_us in times_us:
-        window = WindowResult(
-            "select", ("s",), (np.zeros(1, np.int64),), None, 1,  # type: ignore[arg-type]
-            query="q", start_ms=0, end_ms=1, windows={}, partial=False, latency_us=time_us + 1,
-        )  # fmt: skip
-        counts.report(window, time_us, 1, 1)
+        counts.report(1, time_us + 1, time_us, 1)
     return counts
 
 
@@ -32,6 +28,28 @@ def test_percentiles_stand_between_the_two_nearest_times(times_us: list[int]) ->
     assert told["execution_us_p50"] == pytest.approx(statistics.median(times_us))
     assert told["execution_us_p99"] == pytest.approx(wanted[98])
     assert told["latency_us_p99"] == pytest.approx(wanted[98] + 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 3), st.booleans()), max_size=60))
+def test_histograms_have_all_times(reports: list[tuple[int, int, bool]]) -> None:
+    """Also those that are remembered no more, and of windows alike that of each; whenever they are asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_counts, "TIMES_REMEMBERED", 5)
+        counts = QueryCounts()
+        for time_us, count, is_asked in reports:
+            counts.report(2, time_us, 2 * time_us, 1, count)
+            if is_asked:
+                counts.stats()
+        told = counts.stats()
+    times = {
+        "execution_us": [2 * time_us for time_us, _, _ in reports],
+        "latency_us": [time_us for time_us, count, _ in reports for _ in range(count)],
+    }
+    for name, times_us in times.items():
+        buckets = Counter(sum(time_us > bound for bound in BUCKETS_US) for time_us in times_us)
+        assert told[f"{name}_histogram"]["counts"] == [buckets[at] for at in range(len(BUCKETS_US) + 1)]
+        assert told[f"{name}_histogram"]["sum_us"] == sum(times_us)
+    assert (told["windows"], told["rows"]) == (len(times["latency_us"]), 2 * len(times["latency_us"]))
 
 
 def test_of_no_time_and_of_one() -> None:
