@@ -65,7 +65,7 @@ class SteppedInjector:
             yield
             with self.engine._core.lock:
                 firings, is_done = injector._step()
-            if firings:
+            if firings is not None:
                 yield
                 injector._fire(firings, time.perf_counter())
             injector._renew()

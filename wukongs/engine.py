@@ -770,12 +770,12 @@ class Engine:
     ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. inline: the thread that fires calls on_result itself, which is sooner by
-        a change of threads; a slow one holds up all queries, and it may not wait for the engine: settle, update, close
-        and results raise StreamError there. Another thread calls it with windows that were reported before it was
-        registered. output: "rstream" reports all rows of each firing, "istream" the rows that
-        the firing before had not, "dstream" those that only the firing before had; default: what the text says, or else
-        rstream. unread_bytes_max: what the query may hold in windows that some reader has not read yet. Beyond it,
-        "drop" drops the oldest, which readers are told by a GapError in their place, and "end" ends the query with a
+        a change of threads; a slow one holds up all queries, and a push or advance that has closed a tick. It may not
+        wait for the engine: settle, update, close and results raise StreamError there. Another thread calls it with
+        windows that were reported before it was registered. output: "rstream" reports all rows of each firing,
+        "istream" the rows that the firing before had not, "dstream" those that only the firing before had; default:
+        what the text says, or else rstream. unread_bytes_max: what the query may hold in windows that some reader has
+        not read yet. Beyond it, "drop" drops the oldest, which readers are told by a GapError in their place, and "end" ends the query with a
         BudgetExceeded behind its windows. A query that was found in the data folder goes on, with the windows that were
         not taken, for whoever first registers the same text.
 

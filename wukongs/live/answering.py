@@ -309,8 +309,8 @@ class Answering:
             return None
         self._counts.explored_together += cached.by != self.name
         self._used.add(Mechanism.CACHED)
-        if cached.is_direct and self._program_of(firing, None) is not None:
-            self.is_direct = self._can_be_direct(firing)
+        if (cached.is_direct or cached.by == self.name) and self._can_be_direct(firing):
+            self.is_direct = self._program_of(firing, None) is not None
         found, reader = cached.answered
         if not _has_rows(found):
             reader = firing.reader

@@ -76,7 +76,7 @@ class Callbacks:
         """A thread looks every PATIENCE_S whether work gets on."""
         self._is_stopped = False
         self._gatherer: int | None = None
-        """The thread whose work is gathered."""
+        """The thread whose work is gathered; None: no thread's."""
         self._gathered: list[Callable[[], None]] = []
         self._gathered_s = 0.0
         """When the first of it was submitted (perf_counter)."""
@@ -89,8 +89,13 @@ class Callbacks:
             return bool(self._work or self._working_count or self._gathered or self._inline)
 
     def gather(self) -> None:
-        """Gather the work that this thread submits from now on: it is to call `hand_over`."""
+        """Gather the work that this thread submits from now on, until `end_gathering`: it is to call `hand_over`."""
         self._gatherer = threading.get_ident()
+
+    def end_gathering(self) -> None:
+        """Hand over what was gathered, and gather no more."""
+        self._gatherer = None
+        self.hand_over()
 
     @property
     def has_waited(self) -> bool:

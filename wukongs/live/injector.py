@@ -13,6 +13,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from math import inf
 from weakref import WeakMethod
 
 from wukongs.errors import StreamError
@@ -27,6 +28,7 @@ from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.tracing import LISTENING
+from wukongs.live.turns import Turns
 from wukongs.query.limits import check_seconds, scheduler
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import take_turns_quickly
@@ -87,11 +89,12 @@ class Injector:
         self._counts_only = False
         """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
-        self._thread: threading.Thread | None = None
-        self._has_news = False
-        self._turns = 0
-        self._is_busy = False
-        self._news_at_s = 0.0
+        self._turns = Turns(core, self._work, self._rest, self._fail)
+        self._step_count = 0
+        self._left: DueFirings | None = None
+        """Firings that were picked, and left to the engine's thread."""
+        self._rested = 0
+        """How much of what is to be done in idle time was done since the last turn."""
         self._changing: dict[ContinuousQuery, None] = {}
         """Queries with changes that wait for the firings before them."""
         self._stale: list[PlanMemo] = []
@@ -109,11 +112,8 @@ class Injector:
 
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
-        if self._thread is None:
-            take_turns_quickly()
-            thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
-            thread.start()  # raises if the process may have no more threads: the next call tries again
-            self._thread = thread
+        take_turns_quickly()
+        self._turns.start()
 
     def start_with_news(self) -> None:
         """Start the thread over streams that are there already."""
@@ -189,15 +189,21 @@ class Injector:
 
     def wake(self) -> None:
         """Say that something has come. Called with the lock held."""
-        if not self._has_news:
-            self._has_news = True
-            self._news_at_s = time.perf_counter()
-            self._core.changed.notify_all()
+        self._turns.wake()
+
+    def hand_in(self) -> None:
+        """Note that the calling thread is about to bring news, and will call `help`. Called with the lock held."""
+        if not self.is_on_result:
+            self._turns.hand_in()
+
+    def help(self) -> None:
+        """Do the work of which the calling thread has brought the news, if it is short. Called without the lock."""
+        self._turns.help()
 
     @property
     def progress(self) -> tuple[bool, int]:
         """Whether there is work to do, and how often the thread has turned to some."""
-        return self._is_busy or self._has_news, self._turns
+        return self._turns.is_busy, self._step_count
 
     def settle(self, timeout_s: float | None) -> None:
         """Wait until all closed stream batches are visible and all due windows are reported.
@@ -219,7 +225,7 @@ class Injector:
             self._core.check_is_open()
 
     def _is_unsettled(self) -> bool:
-        return self._has_news or self._is_busy or self.callbacks.is_busy or self.made.is_sending
+        return self._turns.is_busy or self.callbacks.is_busy or self.made.is_sending
 
     def catch_up(self, *, is_ahead: bool = False) -> None:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
@@ -247,6 +253,7 @@ class Injector:
 
     def _wait_while(self, holds: Callable[[], bool]) -> None:
         core = self._core
+        self._turns.tell()
         while not core.is_closed and core.failure is None and holds():
             core.unread.check_may_wait()
             core.changed.wait(CATCH_UP_POLL_S)
@@ -264,63 +271,66 @@ class Injector:
 
     def stop(self) -> None:
         """End the thread. Called without the lock, after the engine was marked closed."""
-        with self._core.lock:
-            self._core.changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        self._turns.stop()
         self.callbacks.stop()
 
-    def _run(self) -> None:
+    def _work(self, until_s: float) -> bool:
+        """Do what is due, as Turns calls it."""
+        self._rested = 0
         self.callbacks.gather()
         try:
-            while self._wait_for_news():
-                try:
-                    with scheduler().urgent():
-                        self._run_due()
-                finally:
-                    self.callbacks.hand_over()
-        except BaseException as error:
-            with self._core.lock:
-                self._core.failure = error
-                self._is_busy = False
-                self._core.changed.notify_all()
-            log.exception("the injector has failed")
-            for query in list(self._queries.values()):
-                query.fail(self._core.stopped())
+            with scheduler().urgent():
+                return self._run_due(until_s)
+        finally:
+            self.callbacks.end_gathering()
 
-    def _run_due(self) -> None:
-        """Seal and fire until nothing is left to do."""
+    def _fail(self, error: BaseException) -> None:
+        """End all queries with a mistake of ours."""
+        with self._core.lock:
+            self._core.failure = error
+        log.exception("the injector has failed")
+        for query in list(self._queries.values()):
+            query.fail(self._core.stopped())
+
+    def _run_due(self, until_s: float) -> bool:
+        """Seal and fire until nothing is left to do, or until a time: then slow queries are left, too. Return whether
+        nothing is left."""
         while not self._core.is_closed:
-            self._turns += 1
-            with self._core.lock:
-                firings, is_done = self._step()
+            self._step_count += 1
+            firings, is_done, self._left = self._left, False, None
+            if firings is None:
+                with self._core.lock:
+                    firings, is_done = self._step()
             self._call_inline()
+            if firings is not None and until_s < inf and not firings.are_quick:
+                self._left = firings
+                return False
             if firings is not None:
-                self._fire(firings, self._news_at_s)
+                self._fire(firings, self._turns.news_at_s)
                 if len(self._ready.queries) <= len(firings):  # no other is due at this time
                     self.callbacks.hand_over()
                     self.callbacks.let_finish()
                     self._renew()
-                continue
-            self._renew()  # all that was due has been reported
-            if is_done:
-                return
+            else:
+                self._renew()  # all that was due has been reported
+                if is_done:
+                    return True
+            if time.perf_counter() > until_s:
+                return False
+        return True
 
-    def _wait_for_news(self) -> bool:
-        with self._core.lock:
-            self._is_busy = False
-            self._core.changed.notify_all()
-            while not self._has_news and not self._core.is_closed and self._core.prepare_ahead():
-                self._core.changed.wait(AHEAD_PAUSE_S)
-            if not self._has_news and not self._core.is_closed:
-                self._core.changed.wait(IDLE_PAUSE_S)
-            if not self._has_news and not self._core.is_closed:
-                self._core.windows.look_ahead()
-            while not self._has_news and not self._core.is_closed:
-                self._core.changed.wait(self._merge())
-            self._has_news = False
-            self._is_busy = not self._core.is_closed
-            return self._is_busy
+    def _rest(self) -> float | None:
+        """Use idle time: for what the next ticks need, then for merges. Return after how many seconds to go on, None if
+        there is no more to do. Called with the lock held."""
+        if self._rested == 0:
+            if self._core.prepare_ahead():
+                return AHEAD_PAUSE_S
+            self._rested = 1
+            return IDLE_PAUSE_S
+        if self._rested == 1:
+            self._core.windows.look_ahead()
+            self._rested = 2
+        return self._merge()
 
     def replay(self, upper: int = UPPER_MAX) -> None:
         """Seal and fire as far as the stored graph had come at `upper`, and no further.
@@ -530,7 +540,7 @@ class Injector:
         self._keep_budgets()  # blocks take room, too
         if is_more:
             return IDLE_PAUSE_S
-        quiet_in_s = self._news_at_s + QUIET_S - time.perf_counter()
+        quiet_in_s = self._turns.news_at_s + QUIET_S - time.perf_counter()
         if quiet_in_s <= 0 and self._core.merge_further(IDLE_FUEL):
             return IDLE_PAUSE_S
         self._core.windows.tidy()

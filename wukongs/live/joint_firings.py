@@ -71,6 +71,11 @@ class DueFirings:
     direct: list[DirectFirings] = field(default_factory=list)
     others: list[Firing] = field(default_factory=list)
 
+    @property
+    def are_quick(self) -> bool:
+        """Whether each of them took little time the last time."""
+        return all(one.query.is_quick for one in self.others)  # direct ones are
+
     def __len__(self) -> int:
         return len(self.others) + sum(len(one.firings) for one in self.direct)
 

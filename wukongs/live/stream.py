@@ -364,51 +364,62 @@ class CoreSink:
         self._core, self._injector = core, injector
 
     def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
-        core = self._core
         timings = [None if tuples is None else timing_mask(tuples, state.timing) for state, tuples in calls]
+        try:
+            with self._core.lock:
+                self._injector.hand_in()
+                late, refusal, record = self._take_calls(calls, timings, advance_ms)
+        finally:
+            self._injector.help()
+        if record is not None:
+            self._core.journal.wait(*record)
+        return late, refusal
+
+    def _take_calls(
+        self, calls: Calls, timings: Sequence[BoolArray | None], advance_ms: int | None
+    ) -> tuple[list[Int64Array | int | None], WukongsError | None, tuple[int | None] | None]:
+        """Do the same, and return the record to wait for; (None,): all that there are. Called with the lock held."""
+        core = self._core
         late, taken = list[Int64Array | int | None](), list[str]()
         by = asked()
         lsn: int | None = None
         refusal: WukongsError | None = None
-        with core.lock:
-            core.check_is_open()
-            known = core.outcomes.of(by) or {}
-            if not known and by is not None and core.outcomes.is_over(by):
-                raise StreamError(f"push {by.number} of this client was given up: nothing was done")
-            touched = [one for one in calls if advance_ms is not None or (one[1] is not None and len(one[1]))]
-            for state, _ in touched:
-                state.check_is_open()
-                if advance_ms is not None:
-                    state.check_range(advance_ms)
-            for state, tuples in touched:
-                be_active(core, state)
-                if state.iri not in known:
-                    _check(state, tuples)
-            is_checked = True
-            for (state, tuples), timing in zip(calls, timings, strict=True):
-                rows = _NO_ROWS
-                if state.iri in known:
-                    late.append(known[state.iri])
-                    continue
-                if tuples is not None and timing is not None and len(tuples):
-                    try:
-                        if not is_checked:
-                            core.check_is_open()
-                            _check(state, tuples)
-                        lsn, rows = self._take(state, tuples, timing, by)
-                        core.note_outcome(by, {state.iri: len(tuples) - len(rows)})
-                    except WukongsError as error:
-                        refusal = partly_taken(error, taken)
-                        break
-                    taken.append(state.iri)
-                    is_checked = is_checked and not state.may_be_late  # late tuples may have let go of the lock
-                late.append(rows)
-            if advance_ms is not None and refusal is None:
-                for state, _ in calls:
-                    lsn = self._advance(state, advance_ms)
-        if lsn is not None or known:
-            core.journal.wait(lsn)
-        return late, refusal
+        core.check_is_open()
+        known = core.outcomes.of(by) or {}
+        if not known and by is not None and core.outcomes.is_over(by):
+            raise StreamError(f"push {by.number} of this client was given up: nothing was done")
+        touched = [one for one in calls if advance_ms is not None or (one[1] is not None and len(one[1]))]
+        for state, _ in touched:
+            state.check_is_open()
+            if advance_ms is not None:
+                state.check_range(advance_ms)
+        for state, tuples in touched:
+            be_active(core, state)
+            if state.iri not in known:
+                _check(state, tuples)
+        is_checked = True
+        for (state, tuples), timing in zip(calls, timings, strict=True):
+            rows = _NO_ROWS
+            if state.iri in known:
+                late.append(known[state.iri])
+                continue
+            if tuples is not None and timing is not None and len(tuples):
+                try:
+                    if not is_checked:
+                        core.check_is_open()
+                        _check(state, tuples)
+                    lsn, rows = self._take(state, tuples, timing, by)
+                    core.note_outcome(by, {state.iri: len(tuples) - len(rows)})
+                except WukongsError as error:
+                    refusal = partly_taken(error, taken)
+                    break
+                taken.append(state.iri)
+                is_checked = is_checked and not state.may_be_late  # late tuples may have let go of the lock
+            late.append(rows)
+        if advance_ms is not None and refusal is None:
+            for state, _ in calls:
+                lsn = self._advance(state, advance_ms)
+        return late, refusal, (lsn,) if lsn is not None or known else None
 
     def _take(
         self, state: StreamState, encoded: Encoded, timing: BoolArray, by: Asked | None

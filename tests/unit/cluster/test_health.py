@@ -89,7 +89,7 @@ def hang_protocol(node: ClusterNode, gate: threading.Event) -> None:
 
 
 def hang_injector(node: ClusterNode, gate: threading.Event) -> None:
-    node.store.injector._step = lambda: ([], gate.wait(WAIT_S))  # type: ignore[method-assign]
+    node.store.injector._step = lambda: (None, gate.wait(WAIT_S))  # type: ignore[method-assign]
 
 
 def hang_workers(node: ClusterNode, gate: threading.Event, count: int = 32) -> None:

@@ -1,0 +1,181 @@
+"""Turns: which thread does the work of an engine, one at a time: its own thread, or one that has brought news.
+
+A thread that pushes or advances does the work itself if nobody is at it, the turn before was short, and it may be kept
+from its own work (`help`): to wake another thread takes longer than a small tick. It leaves the rest to the engine's
+thread after HELP_S. Larger ticks are the engine's thread's, so the next ones can be encoded meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from math import inf
+
+from wukongs.live.core import Core
+from wukongs.live.deferred_signals import DeferredSignals
+
+HELP_S = 0.001
+"""Turns that took less are done by who has brought the news; it leaves to the engine's thread what takes longer."""
+
+
+class Turns:
+    """work: is called without the lock, by one thread at a time, and does what is due until a time (perf_counter);
+    returns whether that is all.
+    rest: is called with the lock held, in the engine's thread, when there is nothing to do; returns after how many
+    seconds to call it again, None: no more.
+    failed: is called with the error of `work`, which is a mistake of ours."""
+
+    def __init__(
+        self,
+        core: Core,
+        work: Callable[[float], bool],
+        rest: Callable[[], float | None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._core, self._work, self._rest, self._failed = core, work, rest, failed
+        self._news = threading.Condition(core.lock)
+        """The engine's thread has something to do."""
+        self._has_news = False
+        self.news_at_s = 0.0
+        """When the news came that are worked on (perf_counter)."""
+        self._is_taken = False
+        """A thread is at work."""
+        self._helper: int | None = None
+        """The thread that will call `help`."""
+        self._is_untold = False
+        """Nobody was told of the news, as that thread is about to do the work."""
+        self._took_s = inf
+        """How long the last turn took."""
+        self._is_asleep = False
+        """The engine's thread waits for news, however long that takes."""
+        self._has_failed = False
+        self._thread: threading.Thread | None = None
+
+    # --- called with the lock held ------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is work to do, or under way."""
+        return self._has_news or self._is_taken
+
+    def start(self) -> None:
+        """Start the engine's thread, once."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
+            thread.start()  # raises if the process may have no more threads: the next call tries again
+            self._thread = thread
+
+    def wake(self) -> None:
+        """Note that there is news."""
+        if self._has_news:
+            return
+        self._has_news, self.news_at_s = True, time.perf_counter()
+        if self._helper == threading.get_ident():
+            self._is_untold = True
+        elif not self._is_taken:  # whoever is at work looks again
+            self._news.notify()
+
+    def hand_in(self) -> None:
+        """Note that the calling thread is about to bring news, and will call `help`."""
+        self._helper = threading.get_ident()
+
+    def tell(self) -> None:
+        """Let the engine's thread do what a thread has handed in: the caller waits for it, with the lock held."""
+        self._helper = None
+        if self._is_untold:
+            self._is_untold = False
+            self._news.notify()
+
+    # --- called without it --------------------------------------------------------------------------------------------
+
+    def help(self) -> None:
+        """Do the work of which the calling thread has brought the news, or tell the engine's thread of it."""
+        if self._helper != threading.get_ident():
+            return
+        with DeferredSignals():
+            with self._core.lock:
+                if self._helper != threading.get_ident():
+                    return
+                may_help = self._may_help()
+                if not (self._is_untold and may_help):
+                    self.tell()
+                    return
+                self._helper, self._is_untold = None, False
+                self._take()
+            self._turn(time.perf_counter() + HELP_S)
+
+    def stop(self) -> None:
+        """End the thread, and wait for the turn that is under way. Called after the engine was marked closed."""
+        with self._core.lock:
+            self._core.changed.notify_all()
+            self._news.notify()
+        if self._thread is not None:
+            self._thread.join()
+        with self._core.lock:
+            while self._is_taken:
+                self._core.changed.wait()
+        self._work, self._rest, self._failed = _nothing_left, _nothing_more, _nothing  # those may hold this object
+
+    def _may_help(self) -> bool:
+        """Return whether the calling thread may do the work. Called with the lock held."""
+        core = self._core
+        is_open = self._thread is not None and core.query_log is None and not (core.is_closed or self._has_failed)
+        return is_open and self._has_news and not self._is_taken and self._took_s < HELP_S and not _is_in_event_loop()
+
+    def _take(self) -> None:
+        self._has_news, self._is_taken = False, True
+
+    def _turn(self, until_s: float) -> None:
+        """Do the work. until_s: as `work` has it."""
+        began_s, is_done = time.perf_counter(), True
+        try:
+            is_done = self._work(until_s)
+        except BaseException as error:
+            self._has_failed = True
+            self._failed(error)
+        finally:
+            with self._core.lock:
+                self._took_s, self._is_taken = time.perf_counter() - began_s, False
+                self._has_news |= not is_done
+                self._core.changed.notify_all()
+                if self._has_news or self._is_asleep:
+                    self._news.notify()
+
+    def _run(self) -> None:
+        while self._wait():
+            self._turn(inf)
+
+    def _wait(self) -> bool:
+        """Wait for news; return False at the end of the engine."""
+        with self._core.lock:
+            while not (self._core.is_closed or self._has_failed):
+                if self._has_news and not self._is_taken:
+                    self._take()
+                    return True
+                wait_s = None if self._is_taken else self._rest()
+                self._is_asleep = wait_s is None
+                self._news.wait(wait_s)
+                self._is_asleep = False
+            return False
+
+
+def _nothing_left(_: float) -> bool:
+    return True
+
+
+def _nothing_more() -> None:
+    return None
+
+
+def _nothing(_: BaseException) -> None:
+    pass
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
