@@ -775,9 +775,9 @@ class Engine:
         windows that were reported before it was registered. output: "rstream" reports all rows of each firing,
         "istream" the rows that the firing before had not, "dstream" those that only the firing before had; default:
         what the text says, or else rstream. unread_bytes_max: what the query may hold in windows that some reader has
-        not read yet. Beyond it, "drop" drops the oldest, which readers are told by a GapError in their place, and "end" ends the query with a
-        BudgetExceeded behind its windows. A query that was found in the data folder goes on, with the windows that were
-        not taken, for whoever first registers the same text.
+        not read yet. Beyond it, "drop" drops the oldest, which readers are told by a GapError in their place, and "end"
+        ends the query with a BudgetExceeded behind its windows. A query that was found in the data folder goes on, with
+        the windows that were not taken, for whoever first registers the same text.
 
         bindings: registers a SELECT query for each row of a table instead, as one, which fires and is closed as one:
         an Arrow table of N-Triples strings with columns named like variables of the query, or a list of dictionaries

@@ -217,6 +217,7 @@ class Injector:
         check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
+            self._turns.tell()
             while self._is_unsettled() and self._core.failure is None and not self._core.is_closed:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:

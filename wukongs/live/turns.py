@@ -19,6 +19,9 @@ from wukongs.live.deferred_signals import DeferredSignals
 HELP_S = 0.001
 """Turns that took less are done by who has brought the news; it leaves to the engine's thread what takes longer."""
 
+REST_S = 0.05
+"""While others do short turns, the engine's thread uses idle time so often."""
+
 
 class Turns:
     """work: is called without the lock, by one thread at a time, and does what is due until a time (perf_counter);
@@ -48,6 +51,8 @@ class Turns:
         """Nobody was told of the news, as that thread is about to do the work."""
         self._took_s = inf
         """How long the last turn took."""
+        self._helped_s = -inf
+        """When the last turn of another thread than the engine's has ended."""
         self._is_asleep = False
         """The engine's thread waits for news, however long that takes."""
         self._has_failed = False
@@ -91,8 +96,12 @@ class Turns:
     # --- called without it --------------------------------------------------------------------------------------------
 
     def help(self) -> None:
-        """Do the work of which the calling thread has brought the news, or tell the engine's thread of it."""
+        """Do the work of which the calling thread has brought the news, or tell the engine's thread of it: also if a
+        caller of it holds the lock."""
         if self._helper != threading.get_ident():
+            return
+        if self._core.lock._is_owned():  # type: ignore[attr-defined]
+            self.tell()
             return
         with DeferredSignals():
             with self._core.lock:
@@ -137,7 +146,9 @@ class Turns:
             self._failed(error)
         finally:
             with self._core.lock:
-                self._took_s, self._is_taken = time.perf_counter() - began_s, False
+                ended_s = time.perf_counter()
+                self._took_s, self._is_taken = ended_s - began_s, False
+                self._helped_s = -inf if until_s == inf else ended_s
                 self._has_news |= not is_done
                 self._core.changed.notify_all()
                 if self._has_news or self._is_asleep:
@@ -151,10 +162,15 @@ class Turns:
         """Wait for news; return False at the end of the engine."""
         with self._core.lock:
             while not (self._core.is_closed or self._has_failed):
-                if self._has_news and not self._is_taken:
+                now_s = time.perf_counter()
+                is_untold = self._is_untold and now_s - self.news_at_s < HELP_S
+                if self._has_news and not (self._is_taken or is_untold):
+                    self._is_untold = False
                     self._take()
                     return True
-                wait_s = None if self._is_taken else self._rest()
+                wait_s = None if self._is_taken else HELP_S if is_untold else self._rest()
+                if wait_s is not None and now_s - self._helped_s < REST_S:
+                    wait_s = max(wait_s, REST_S)
                 self._is_asleep = wait_s is None
                 self._news.wait(wait_s)
                 self._is_asleep = False

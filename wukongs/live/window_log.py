@@ -86,7 +86,7 @@ class LazyWindow:
 
 
 Reported: TypeAlias = WindowResult | WukongsError | LazyWindow
-"""What a firing reports: a window, or the error in its place."""
+"""The report of a firing: a window, or the error in its place."""
 
 
 def made(reported: Reported) -> WindowResult | WukongsError:

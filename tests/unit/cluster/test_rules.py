@@ -459,6 +459,7 @@ def test_a_change_of_rules_that_is_asked_again_counts_once() -> None:
         engine.add_rules(COPY)
         with asking(Asked("client", 1, (1,))):
             engine.drop_rules("copy")
+        until(lambda: not other.rules())
         other.add_rules(COPY)
         with asking(Asked("client", 1, (1,))):
             other.drop_rules("copy")
