@@ -26,7 +26,7 @@ from wukongs.live.joint_firings import FIRINGS_MAX, DirectFirings, DueFirings, r
 from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
-from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.live.stream_state import FOREVER_MS, FRAGMENT_BYTES_PER_TUPLE, StreamState
 from wukongs.live.tracing import LISTENING
 from wukongs.live.turns import Turns
 from wukongs.query.limits import check_seconds, scheduler
@@ -42,6 +42,8 @@ IDLE_FUEL = 4096
 IDLE_PAUSE_S = 0.0005
 AHEAD_PAUSE_S = 0.00005
 """Between two streams of which something is prepared: others get the lock."""
+AHEAD_MIN = 100
+"""Of a stream with so many tuples that wait, the next slice is begun before its stream batch is closed."""
 QUIET_S = 1.0
 """When nothing has come for so long, the stored graph is merged further than seals have to pay for."""
 SEALS_BETWEEN_DROPS = 64
@@ -190,6 +192,13 @@ class Injector:
     def wake(self) -> None:
         """Say that something has come. Called with the lock held."""
         self._turns.wake()
+
+    def look_ahead(self, state: StreamState) -> None:
+        """Have the engine's thread prepare the next tick of a stream in idle time, if enough has come for it. Called
+        with the lock held."""
+        if state.waiting_bytes >= AHEAD_MIN * FRAGMENT_BYTES_PER_TUPLE:
+            self._rested = 0
+            self._turns.rouse()
 
     def hand_in(self) -> None:
         """Note that the calling thread is about to bring news, and will call `help`. Called with the lock held."""

@@ -441,8 +441,9 @@ class CoreSink:
         taken, complete_ms = piece(), int(encoded.timestamps[-1]) - 1
 
         def complete() -> None:
+            before = state.known_ms
             state.begin_with(encoded.timestamps)
-            self._complete(state, complete_ms)
+            self._complete(state, complete_ms, before)
 
         core.journal.prepare()
         take_piece(core, state, taken)
@@ -455,7 +456,7 @@ class CoreSink:
         end_offset = state.open_partition(PUSH_PARTITION).end_offset
         state.promise(PUSH_PARTITION, time_ms)
         close = Close(state.iri, PUSH_PARTITION, 0, end_offset, time_ms)
-        return core.journal.note(close, lambda: self._complete(state, time_ms))
+        return core.journal.note(close, lambda: self._complete(state, time_ms, state.known_ms))
 
     def end(self, state: StreamState) -> None:
         core = self._core
@@ -469,10 +470,14 @@ class CoreSink:
                 core.progress.moved(core)
                 self._injector.wake()
 
-    def _complete(self, state: StreamState, complete_ms: int) -> None:
+    def _complete(self, state: StreamState, complete_ms: int, before: object) -> None:
+        """Complete the stream up to a time. before: its known_ms before the call."""
         state.complete(PUSH_PARTITION, complete_ms)
         self._core.progress.moved(self._core)
-        self._injector.wake()
+        if before == state.known_ms:  # nothing can be due that was not
+            self._injector.look_ahead(state)
+        else:
+            self._injector.wake()
 
 
 def _check(state: StreamState, encoded: Encoded | None) -> None:

@@ -501,6 +501,11 @@ class StreamState:
             time_ms = int(timestamps[0])
             self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
 
+    @property
+    def known_ms(self) -> object:
+        """A value that is equal as long as nothing can be due that was not."""
+        return self.first_ms, self.closed_ms, self.record_to, self.counts, self.is_idle
+
     def promise(self, partition: str, complete_ms: int) -> None:
         """Refuse what comes at or before complete_ms from a partition; `complete` follows once that is safe."""
         self._promised_ms[partition] = max(complete_ms, self._promised_ms.get(partition, complete_ms))

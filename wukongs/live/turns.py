@@ -82,6 +82,11 @@ class Turns:
         elif not self._is_taken:  # whoever is at work looks again
             self._news.notify()
 
+    def rouse(self) -> None:
+        """Have the engine's thread use idle time."""
+        if not self._is_taken:
+            self._news.notify()
+
     def hand_in(self) -> None:
         """Note that the calling thread is about to bring news, and will call `help`."""
         self._helper = threading.get_ident()

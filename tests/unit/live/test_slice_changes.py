@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import wukongs
+from wukongs.live import injector
 from wukongs.query.plans import deltas
 from wukongs.store.slice_ring import SliceRing
 
@@ -63,8 +64,9 @@ def test_slices_tell_the_change_and_nothing_is_kept() -> None:
 
 
 @pytest.mark.parametrize("later", [0, 3])
-def test_a_slice_that_is_built_ahead(later: int) -> None:
+def test_a_slice_that_is_built_ahead(later: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """later: tuples that come once it was built."""
+    monkeypatch.setattr(injector, "AHEAD_MIN", 1)
     with wukongs.Engine() as engine:
         stream = engine.stream(S, batch_ms=100, timing=True)
         ring = engine._core.stream(S).ring

@@ -9,6 +9,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, names, register_text
+from wukongs.live import injector
 from wukongs.settings import Settings
 from wukongs.store import block_index
 
@@ -139,6 +140,7 @@ def test_the_next_slice_is_built_before_its_stream_batch_is_closed(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In idle time, if a window reads the stream; what is pushed meanwhile is not forgotten."""
+    monkeypatch.setattr(injector, "AHEAD_MIN", 1)
     read, unread = engine.stream(A, timing=True), engine.stream(B, timing=True)
     query = engine.register(register_text("RANGE 200ms STEP 100ms"))
     late: list[int] = []

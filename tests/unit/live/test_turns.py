@@ -195,9 +195,9 @@ def test_a_mistake_of_ours_ends_the_engine_and_not_the_call(
         raise ValueError("wrong")
 
     monkeypatch.setattr(Injector, "_step", fail)
-    stream.push([at("s6", 550)])
+    tick(stream, 6)
     with pytest.raises(wukongs.WukongsError, match="the engine has stopped: ValueError: wrong"):
-        stream.advance(600)
+        tick(stream, 7)
     with pytest.raises(wukongs.WukongsError, match="the engine has stopped"):
         list(query.results(timeout_s=60))
 
