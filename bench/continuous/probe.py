@@ -1,4 +1,7 @@
-"""Probe: how long the parts of firings take, measured by wrapping the functions that do them."""
+"""Probe: how long the parts of firings take, measured by wrapping the functions that do them.
+
+Direct firings, which are picked and run together, take an equal share each.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from wukongs.live import injector
+from wukongs.live.joint_firings import DirectFirings, DueFirings
 from wukongs.live.query_firings import QueryFirings
 
 KERNELS = (
@@ -44,6 +49,8 @@ class Probe:
     def __enter__(self) -> Probe:
         self._wrap(QueryFirings, "prepare", self._prepared)
         self._wrap(QueryFirings, "run", self._run)
+        self._wrap(DirectFirings, "pick", self._picked_directly)
+        self._wrap(injector, "run_jointly", self._run_jointly)
         for module, name in KERNELS:
             self._wrap(importlib.import_module(module), name, self._engine)
         return self
@@ -83,6 +90,34 @@ class Probe:
             function(query, *arguments)
             times.ended_s = time.perf_counter()
             times.firing_us += (times.ended_s - began) * 1e6
+
+        return run
+
+    def _picked_directly(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def pick(*arguments: Any) -> DirectFirings:
+            began_s = time.perf_counter()
+            found: DirectFirings = function(*arguments)
+            ended_s = time.perf_counter()
+            share_us = (ended_s - began_s) * 1e6 / len(found.firings)
+            for query, _, _ in found.firings:
+                times = Times(firing_us=share_us, began_s=began_s, ended_s=ended_s)
+                self.firings.setdefault(query.name, []).append(times)
+            return found
+
+        return pick
+
+    def _run_jointly(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(due: DueFirings, *arguments: Any) -> Any:
+            queries = [query for direct in due.direct for query, _, _ in direct.firings]
+            self._now, began_s = Times(), time.perf_counter()
+            others = function(due, *arguments)
+            ended_s = time.perf_counter()
+            for query in queries:
+                times = self.firings[query.name][-1]
+                times.firing_us += (ended_s - began_s) * 1e6 / len(queries)
+                times.engine_us += self._now.engine_us / len(queries)
+                times.ended_s = ended_s
+            return others
 
         return run
 

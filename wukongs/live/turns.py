@@ -1,8 +1,8 @@
 """Turns: which thread does the work of an engine, one at a time: its own thread, or one that has brought news.
 
-A thread that pushes or advances does the work itself if nobody is at it, the turn before was short, and it may be kept
-from its own work (`help`): to wake another thread takes longer than a small tick. It leaves the rest to the engine's
-thread after HELP_S. Larger ticks are the engine's thread's, so the next ones can be encoded meanwhile.
+A thread that pushes or advances does the work itself if nobody is at it, the turns before were short, and it may be
+kept from its own work (`help`): to wake another thread takes longer than a small tick. It leaves the rest to the
+engine's thread after HELP_S. Larger ticks are the engine's thread's, so the next ones can be encoded meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from wukongs.live.deferred_signals import DeferredSignals
 HELP_S = 0.001
 """Turns that took less are done by who has brought the news; it leaves to the engine's thread what takes longer."""
 
+LONG_S = 10 * HELP_S
+"""How long a turn of which nothing is known is taken to last, and one that took longer."""
+DECAY = 0.9
+"""A turn counts so much less with each shorter one: of many streams, the last one to advance closes a tick."""
 REST_S = 0.05
 """While others do short turns, the engine's thread uses idle time so often."""
 
@@ -49,8 +53,8 @@ class Turns:
         """The thread that will call `help`."""
         self._is_untold = False
         """Nobody was told of the news, as that thread is about to do the work."""
-        self._took_s = inf
-        """How long the last turn took."""
+        self._took_s = LONG_S
+        """How long turns have taken lately."""
         self._helped_s = -inf
         """When the last turn of another thread than the engine's has ended."""
         self._is_asleep = False
@@ -152,7 +156,7 @@ class Turns:
         finally:
             with self._core.lock:
                 ended_s = time.perf_counter()
-                self._took_s, self._is_taken = ended_s - began_s, False
+                self._took_s, self._is_taken = max(min(ended_s - began_s, LONG_S), DECAY * self._took_s), False
                 self._helped_s = -inf if until_s == inf else ended_s
                 self._has_news |= not is_done
                 self._core.changed.notify_all()
