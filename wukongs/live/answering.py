@@ -276,7 +276,7 @@ class Answering:
         if self.query.form == "construct":
             terms = ran.terms or terms or self._terms_of(firing)
             return self._constructed(firing, BindingTable(program.variables, ran.columns, ran.count), terms), terms
-        self.is_direct = ran.terms is None and program.ready_version >= 0 and self._can_be_direct(firing)
+        self.is_direct = program.ready_version >= 0 and self._can_be_direct(firing)
         is_ask = self.query.form == "ask"
         found = Answer((), 0, ran.count > 0) if is_ask else Answer(ran.columns, ran.count)
         return found, ran.terms or terms

@@ -72,6 +72,8 @@ class Callbacks:
         """Grows with each piece of work that is begun; a count that two threads write at once may be missed."""
         self._worker: threading.Thread | None = None
         """The thread that goes on with what waits; others end with the work that they have begun."""
+        self._is_called = False
+        """A thread that has nothing to do was told to look, and has not yet: another one need not."""
         self._is_watched = False
         """A thread looks every PATIENCE_S whether work gets on."""
         self._is_stopped = False
@@ -177,8 +179,9 @@ class Callbacks:
 
     def _have_watched(self) -> None:
         """Let a thread look after the work that waits. Called with _changed held."""
-        if self._is_watched and self._working_count:
+        if self._is_called or (self._is_watched and self._working_count):
             return
+        self._is_called = True
         if self._idle_count:
             self._changed.notify()
         elif len(self._threads) < THREADS_MAX:
@@ -194,6 +197,7 @@ class Callbacks:
         except RuntimeError:  # the process may have no more threads: another one does it, or one that starts later
             self._threads.remove(thread)
             self._idle_count -= 1
+            self._is_called = False
             log.warning("no thread could be started for on_result: it waits for another one")
 
     def stop(self) -> None:
@@ -240,6 +244,7 @@ class Callbacks:
         with self._changed:
             has_watched, begun = False, 0
             while not self._is_stopped:
+                self._is_called = False
                 if self._has_gathered_for(TAKEN_S):
                     self._take_gathered()
                 is_stuck = has_watched and begun == self._begun_count

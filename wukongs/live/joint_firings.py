@@ -88,9 +88,9 @@ def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Ca
     due_at_s: perf_counter when they were due; told: is called when direct firings are reported."""
     began_s = time.perf_counter()
     wanted = [
-        (cached, program, one.reader)
+        (one, query, cached, program)
         for one in due.direct
-        for _, cached, program in one.firings
+        for query, cached, program in one.firings
         if program is not None and program.may_run_together()
     ]
     found = [
@@ -100,20 +100,21 @@ def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Ca
         and not (one.is_repeated or one.is_maintained)
         and program.may_run_together()
     ]
-    programs = [*(program for _, program, _ in wanted), *(program for _, program in found)]
+    programs = [*(program for *_, program in wanted), *(program for _, program in found)]
     results: Sequence[Int64Array | None] = ()
     if len(programs) > 1 or wanted:
         try:
-            results = run_together(programs, wanted[0][2] if wanted else found[0][0].reader)
+            results = run_together(programs, (wanted[0][0] if wanted else found[0][0]).reader)
         except Exception as error:
             # A mistake of ours, which each query reports if it meets it again.
             level = logging.DEBUG if isinstance(error, MemoryError) else logging.ERROR
             log.log(level, "%d programs could not be run together", len(programs), exc_info=True)
     share_us = (time.perf_counter() - began_s) * 1e6 / max(1, len(programs))
     if results:
-        for (cached, program, reader), rows in zip(wanted, results, strict=False):
+        for (direct, query, cached, program), rows in zip(wanted, results, strict=False):
             if rows is not None:
-                answers.keep(cached, answer_of(program.query, rows), reader)
+                terms = query.terms_of(program, rows, direct) if program.has_computed else None
+                answers.keep(cached, answer_of(program.query, rows), terms or direct.reader)
         for (firing, _), rows in zip(found, results[len(wanted) :], strict=True):
             firing.rows, firing.joint_us = rows, share_us
     others = due.others

@@ -20,6 +20,7 @@ from wukongs.live.query_counts import REPEATED, Way
 from wukongs.live.query_text import QueryText
 from wukongs.live.query_windows import QueryWindows, Reading
 from wukongs.live.readers import Readers
+from wukongs.live.reading import terms_of
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.live.stretch import Stretch
 from wukongs.live.tracing import LISTENING, Fired
@@ -29,6 +30,9 @@ from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs.program import Program
 from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.query.terms.moment import Moment
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import tick_sn
 from wukongs.store.term_registry import TermReader
 
@@ -42,6 +46,7 @@ class DirectWindows(Protocol):
 
     at_ms: int
     reading: Reading
+    reader: TermReader
     latency_us: float
 
 
@@ -272,6 +277,13 @@ class QueryFirings:
             versions = text.windows.versions(reading)
         self._core.journal.delivery.fired(self.lsn, at_ms, at_ms, reading.needs_ms, False, reading.sn is not None)
         return text.answering.pick_directly(versions)
+
+    def terms_of(self, program: Program, rows: Int64Array, firings: DirectWindows) -> QueryTerms | None:
+        """Return the terms of what a program has found at a direct firing; None: they are all of the data.
+
+        rows : int64[columns, n]"""
+        reader, at_ms = firings.reader, firings.at_ms
+        return program.result(rows, lambda: terms_of(self._core, reader, Moment.of_firing(self.name, at_ms))).terms
 
     def report_directly(
         self, firings: DirectWindows, cached: CachedAnswer, way: Way, execution_us: float, latency_us: float

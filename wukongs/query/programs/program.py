@@ -325,6 +325,11 @@ class Program:
             self._refusals.add()
 
     @property
+    def has_computed(self) -> bool:
+        """Whether its rows may have terms that it has computed."""
+        return self._terms is not None and self._terms.has_computed
+
+    @property
     def estimated_rows(self) -> float:
         """The rows of all steps of its plans, estimated; 0 before the first run."""
         return 0.0 if self._code is None else self._code.estimated_rows
