@@ -151,7 +151,7 @@ class Program:
         self.arena.read_by(reader)
         used = self._write_values(terms) if self._code.values and not self._has_values else None
         epoch = self.registry.release_count + 1
-        own, count, size, is_hosted = None, 0, 0, False
+        own, count, size = None, 0, 0
         for stops in range(STOPS_MAX):
             began_s = time.perf_counter()
             with wrapping():
@@ -159,13 +159,13 @@ class Program:
             status = int(self._ran[0, layout.FOUND_STATUS])
             if status == DONE:
                 self._refusals.forget()
-                is_short = time.perf_counter() - began_s < TOGETHER_S and not is_hosted
+                # One that stops would be run again from its beginning.
+                is_short = time.perf_counter() - began_s < TOGETHER_S and not stops
                 if is_short and not self.arguments and self.registry.hash_bits == HASH_BITS:
                     self.ready_version = self._version
                 return self.result(_rows_of(self, *self._ran[0].tolist()), terms, used)
             if status not in (layout.MEMO_MISS, layout.HOST):
                 break
-            is_hosted |= status == layout.HOST
             at = int(self._block[layout.PROGRAM_AT])
             read = self._missed(self._code.memos[at]) if status == layout.MEMO_MISS else self._operand(at)
             count += len(read)
