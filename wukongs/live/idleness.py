@@ -40,12 +40,14 @@ def enter(core: Core, state: StreamState) -> None:
     _change(core, state, is_idle=True)
 
 
-def be_active(core: Core, state: StreamState) -> None:
-    """Note that somebody brings something: an idle stream is idle no more. Called with the lock held, before the stream
-    is asked where it stands. Raises StorageError."""
+def be_active(core: Core, state: StreamState) -> bool:
+    """Note that somebody brings something: an idle stream is idle no more. Return whether it was: then others may come
+    further. Called with the lock held, before the stream is asked where it stands. Raises StorageError."""
     state.active_s = core.now_s()
-    if state.is_idle and not state.is_ended:
-        _change(core, state, is_idle=False)
+    if not state.is_idle or state.is_ended:
+        return False
+    _change(core, state, is_idle=False)
+    return True
 
 
 def _change(core: Core, state: StreamState, *, is_idle: bool) -> None:

@@ -43,7 +43,7 @@ IDLE_PAUSE_S = 0.0005
 AHEAD_PAUSE_S = 0.00005
 """Between two streams of which something is prepared: others get the lock."""
 AHEAD_MIN = 100
-"""Of a stream with so many tuples that wait, the next slice is begun before its stream batch is closed."""
+"""A stream with so many tuples that wait has its next slice begun before its stream batch is closed."""
 QUIET_S = 1.0
 """When nothing has come for so long, the stored graph is merged further than seals have to pay for."""
 SEALS_BETWEEN_DROPS = 64
@@ -91,7 +91,7 @@ class Injector:
         self._counts_only = False
         """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
-        self._turns = Turns(core, self._work, self._rest, self._fail)
+        self._turns = Turns(core)
         self._step_count = 0
         self._left: DueFirings | None = None
         """Firings that were picked, and left to the engine's thread."""
@@ -115,7 +115,7 @@ class Injector:
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
         take_turns_quickly()
-        self._turns.start()
+        self._turns.start(self._work, self._rest, self._fail)
 
     def start_with_news(self) -> None:
         """Start the thread over streams that are there already."""
@@ -316,8 +316,9 @@ class Injector:
                 self._left = firings
                 return False
             if firings is not None:
+                count = len(firings)
                 self._fire(firings, self._turns.news_at_s)
-                if len(self._ready.queries) <= len(firings):  # no other is due at this time
+                if len(self._ready.queries) <= count:  # no other is due at this time
                     self.callbacks.hand_over()
                     self.callbacks.let_finish()
                     self._renew()

@@ -32,7 +32,8 @@ class DirectFirings:
     """The direct firings of queries of one beat at one time.
 
     reading, reader   What all of them read, and what reads its terms.
-    firings           The query of each, its answer, and its program if that is to be run for it."""
+    firings           The query of each, its answer, and its program if that is to be run for it; none once they are
+                      reported."""
 
     at_ms: int
     reading: Reading
@@ -60,7 +61,8 @@ class DirectFirings:
                 left.append(query.firing_of(at_ms, self.reading, self.reader, cached, is_repeated=is_repeated))
             elif not query.is_closed:
                 way = REPEATED if program is None else TOGETHER if is_together else ALONE
-                query.report_directly(self, cached, way, share_us, latency_us)
+                query.report_directly(self, cached, way, 0.0 if program is None else share_us, latency_us)
+        self.firings = []  # a window that nobody reads holds this object, and no answers of others
         return left
 
 
@@ -117,7 +119,7 @@ def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Ca
                 answers.keep(cached, answer_of(program.query, rows), terms or direct.reader)
         for (firing, _), rows in zip(found, results[len(wanted) :], strict=True):
             firing.rows, firing.joint_us = rows, share_us
-    others = due.others
+    others = [*due.others]
     for direct in due.direct:
         others += direct.report(share_us, due_at_s, is_together=len(programs) > 1)
         told()

@@ -394,7 +394,8 @@ class CoreSink:
             if advance_ms is not None:
                 state.check_range(advance_ms)
         for state, tuples in touched:
-            be_active(core, state)
+            if be_active(core, state):
+                self._injector.wake()
             if state.iri not in known:
                 _check(state, tuples)
         is_checked = True

@@ -8,17 +8,26 @@ engine's thread after HELP_S. Larger ticks are the engine's thread's, so the nex
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
 from math import inf
 
+from wukongs.consistency import told_sn
 from wukongs.live.core import Core
-from wukongs.live.deferred_signals import DeferredSignals
+from wukongs.live.deferred_interrupt import DeferredInterrupt
+from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE
+from wukongs.outcomes import asked
+from wukongs.query.limits import is_bound
 
 HELP_S = 0.001
 """Turns that took less are done by who has brought the news; it leaves to the engine's thread what takes longer."""
 
+TUPLES_MAX = 100
+"""So does a tick for which more tuples of a stream wait."""
+STACK_MIN = 400
+"""Frames that a turn may need."""
 LONG_S = 10 * HELP_S
 """How long a turn of which nothing is known is taken to last, and one that took longer."""
 DECAY = 0.9
@@ -28,20 +37,14 @@ REST_S = 0.05
 
 
 class Turns:
-    """work: is called without the lock, by one thread at a time, and does what is due until a time (perf_counter);
-    returns whether that is all.
-    rest: is called with the lock held, in the engine's thread, when there is nothing to do; returns after how many
-    seconds to call it again, None: no more.
-    failed: is called with the error of `work`, which is a mistake of ours."""
+    """Those of one engine."""
 
-    def __init__(
-        self,
-        core: Core,
-        work: Callable[[float], bool],
-        rest: Callable[[], float | None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
-        self._core, self._work, self._rest, self._failed = core, work, rest, failed
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._work: Callable[[float], bool]
+        self._rest: Callable[[], float | None]
+        self._failed: Callable[[BaseException], None]
+        self._drop_calls()
         self._news = threading.Condition(core.lock)
         """The engine's thread has something to do."""
         self._has_news = False
@@ -49,6 +52,8 @@ class Turns:
         """When the news came that are worked on (perf_counter)."""
         self._is_taken = False
         """A thread is at work."""
+        self._taker: int | None = None
+        """The last thread that was, or is."""
         self._helper: int | None = None
         """The thread that will call `help`."""
         self._is_untold = False
@@ -69,9 +74,21 @@ class Turns:
         """Whether there is work to do, or under way."""
         return self._has_news or self._is_taken
 
-    def start(self) -> None:
-        """Start the engine's thread, once."""
+    def start(
+        self,
+        work: Callable[[float], bool],
+        rest: Callable[[], float | None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Start the engine's thread, once.
+
+        work     Is called without the lock, by one thread at a time, and does what is due until a time
+                 (perf_counter); returns whether that is all.
+        rest     Is called with the lock held, in the engine's thread, when there is nothing to do; returns after how
+                 many seconds to call it again, None: no more.
+        failed   Is called with the error of `work`, which is a mistake of ours."""
         if self._thread is None:
+            self._work, self._rest, self._failed = work, rest, failed
             thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
             thread.start()  # raises if the process may have no more threads: the next call tries again
             self._thread = thread
@@ -79,6 +96,8 @@ class Turns:
     def wake(self) -> None:
         """Note that there is news."""
         if self._has_news:
+            if self._helper != threading.get_ident():
+                self.tell()  # whoever has handed in may have been interrupted
             return
         self._has_news, self.news_at_s = True, time.perf_counter()
         if self._helper == threading.get_ident():
@@ -109,15 +128,25 @@ class Turns:
         caller of it holds the lock."""
         if self._helper != threading.get_ident():
             return
-        if self._core.lock._is_owned():  # type: ignore[attr-defined]
-            self.tell()
+        if not self._is_untold:
+            self._helper = None
             return
-        with DeferredSignals():
+        try:
+            if self._core.lock._is_owned():  # type: ignore[attr-defined]
+                self.tell()
+            else:
+                self._help()
+        except BaseException:
+            with self._core.lock:
+                self.tell()
+            raise
+
+    def _help(self) -> None:
+        with DeferredInterrupt() as is_safe:
             with self._core.lock:
                 if self._helper != threading.get_ident():
                     return
-                may_help = self._may_help()
-                if not (self._is_untold and may_help):
+                if not (is_safe and self._is_untold and self._may_help()):
                     self.tell()
                     return
                 self._helper, self._is_untold = None, False
@@ -132,18 +161,26 @@ class Turns:
         if self._thread is not None:
             self._thread.join()
         with self._core.lock:
-            while self._is_taken:
+            while self._is_taken and self._taker != threading.get_ident():
                 self._core.changed.wait()
-        self._work, self._rest, self._failed = _nothing_left, _nothing_more, _nothing  # those may hold this object
+        self._drop_calls()
+
+    def _drop_calls(self) -> None:
+        """Call nothing more: what is called may hold this object, and an engine that nobody has goes at once."""
+        self._work, self._rest, self._failed = (lambda _: True), (lambda: None), (lambda _: None)
 
     def _may_help(self) -> bool:
-        """Return whether the calling thread may do the work. Called with the lock held."""
+        """Return whether the calling thread may do the work, and that looks short. Called with the lock held."""
         core = self._core
-        is_open = self._thread is not None and core.query_log is None and not (core.is_closed or self._has_failed)
-        return is_open and self._has_news and not self._is_taken and self._took_s < HELP_S and not _is_in_event_loop()
+        if self._thread is None or core.query_log is not None or core.is_closed or self._has_failed:
+            return False
+        if not self._has_news or self._is_taken or self._took_s >= HELP_S or _works_for_another():
+            return False
+        large_bytes = TUPLES_MAX * FRAGMENT_BYTES_PER_TUPLE
+        return not any(state.waiting_bytes > large_bytes for state in core.streams.values())
 
     def _take(self) -> None:
-        self._has_news, self._is_taken = False, True
+        self._has_news, self._is_taken, self._taker = False, True, threading.get_ident()
 
     def _turn(self, until_s: float) -> None:
         """Do the work. until_s: as `work` has it."""
@@ -186,19 +223,17 @@ class Turns:
             return False
 
 
-def _nothing_left(_: float) -> bool:
-    return True
-
-
-def _nothing_more() -> None:
-    return None
-
-
-def _nothing(_: BaseException) -> None:
-    pass
-
-
-def _is_in_event_loop() -> bool:
+def _works_for_another() -> bool:
+    """Return whether the calling thread works for a client, under limits, or in an event loop, or has little of its
+    stack left: what it does then is not its own, or would meet errors that are not its own."""
+    if asked() is not None or told_sn() is not None or is_bound():
+        return True
+    try:
+        sys._getframe(max(0, sys.getrecursionlimit() - STACK_MIN))
+    except ValueError:
+        pass
+    else:
+        return True
     try:
         asyncio.get_running_loop()
     except RuntimeError:

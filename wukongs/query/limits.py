@@ -339,7 +339,7 @@ def named_lack_of_memory(describe: Callable[[], str]) -> Iterator[None]:
 
 class _Current(threading.local):
     def __init__(self) -> None:
-        self.limits = Limits()
+        self.limits = self.none = Limits()
         self.canceller: Canceller | None = None
 
 
@@ -369,6 +369,11 @@ def scheduler() -> Scheduler:
 def current() -> Limits:
     """Return the limits of the execution that this thread works for; without one, limits that only bound rows."""
     return _OWN.limits
+
+
+def is_bound() -> bool:
+    """Return whether this thread works for an execution with limits, or for a request that may be cancelled."""
+    return _OWN.limits is not _OWN.none or _OWN.canceller is not None
 
 
 ask_at_looks(lambda: _OWN.limits.check())

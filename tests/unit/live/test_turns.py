@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,10 +17,12 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text, windows
-from wukongs.live import turns
-from wukongs.live.deferred_signals import DeferredSignals
+from tests.inside import core_of
+from wukongs.live import idleness, turns
+from wukongs.live.deferred_interrupt import DeferredInterrupt
 from wukongs.live.injector import Injector
 from wukongs.live.query_firings import QueryFirings
+from wukongs.outcomes import Asked, asking
 
 WINDOW = "RANGE 100ms STEP 100ms"
 PATIENT_S = 60.0
@@ -74,7 +78,13 @@ def test_who_closes_a_short_tick_does_its_work(engine: wukongs.Engine, fired_in:
     assert set(fired_in.values()) == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("why", ["long turns", "an event loop", "a slow query", "a first firing"])
+@pytest.mark.parametrize(
+    "why",
+    [
+        *("long turns", "an event loop", "a slow query", "a first firing", "many tuples", "a timeout", "a client"),
+        *("a handler of another signal", "deep recursion", "the lock is held"),
+    ],
+)
 def test_the_thread_of_the_engine_does_all_else(
     why: str, engine: wukongs.Engine, fired_in: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,13 +101,73 @@ def test_the_thread_of_the_engine_does_all_else(
     async def in_loop() -> None:
         tick(stream, 6)
 
+    def deep(left: int) -> None:
+        if left:
+            deep(left - 1)
+        else:
+            tick(stream, 6)
+
     if why == "an event loop":
         asyncio.run(in_loop())
+    elif why == "a timeout":
+        stream.push([at("s6", 550)], timeout_s=60)
+        stream.advance(600, timeout_s=60)
+    elif why == "a client":
+        with asking(Asked("client", 1, ())):
+            tick(stream, 6)
+    elif why == "a handler of another signal":
+        before = signal.signal(signal.SIGUSR1, lambda *_: None)
+        tick(stream, 6)
+        signal.signal(signal.SIGUSR1, before)
+    elif why == "deep recursion":
+        deep(sys.getrecursionlimit() - len(inspect.stack()) - 250)
+    elif why == "the lock is held":
+        with core_of(engine).lock:
+            tick(stream, 6)
     else:
+        if why == "many tuples":
+            stream.push([at("s6", 520)] * 200)
         tick(stream, 6)
     engine.settle(60)
     assert windows(query) == ends(6 if why == "a first firing" else 1, 6)
     assert fired_in[600] != threading.get_ident()
+
+
+def test_a_stream_that_is_idle_no_more_may_have_closed_others() -> None:
+    """Also if nothing of its own is closed by that."""
+    with wukongs.Engine() as engine:
+        first, second = (
+            engine.stream(name, batch_ms=100, timing=True, idle_timeout_ms=1000) for name in (A, "http://ex/other")
+        )
+        core, now_s = core_of(engine), 0.0
+        core.now_s = lambda: now_s
+        query = engine.register(register_text(WINDOW, stream="http://ex/other"))
+        for stream in (first, second):
+            stream.push([at("s1", 50)])
+            stream.advance(500)
+        engine.settle(60)
+        for state in core.streams.values():
+            with core.lock:
+                idleness.enter(core, state)
+        first.advance(1000)
+        second.advance(500)
+        engine.settle(60)
+        found = [window.end_ms for window in query.results(timeout_s=0)]
+        assert found == [100 * number for number in range(1, found[-1] // 100 + 1)]
+
+
+def test_an_interrupted_hand_in_is_not_forgotten(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one to bring anything tells the thread of the engine."""
+    stream, query = begin(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(Injector, "help", lambda _: None)
+        tick(stream, 6)
+    list(query.results(timeout_s=0))
+    monkeypatch.setattr(turns, "HELP_S", 0.0)
+    thread = threading.Thread(target=engine._injector.start_with_news)
+    thread.start()
+    thread.join()
+    assert next(query.results(timeout_s=60)).end_ms == 600
 
 
 def test_a_turn_that_gets_long_is_left_to_the_thread_of_the_engine(
@@ -136,38 +206,45 @@ def test_a_signal_waits_until_the_work_is_done(engine: wukongs.Engine, monkeypat
             steps.append(1)
         return found
 
-    before = signal.getsignal(signal.SIGINT)
-    stream.push([at("s6", 550)])
-    with monkeypatch.context() as patch:
-        patch.setattr(Injector, "_step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            stream.advance(600)
-        assert len(steps) > 2000, "all steps of the tick"
-    assert signal.getsignal(signal.SIGINT) is before
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        stream.push([at("s6", 550)])
+        with monkeypatch.context() as patch:
+            patch.setattr(Injector, "_step", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                stream.advance(600)
+            assert len(steps) > 2000, "all steps of the tick"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert windows(query) == ends(1, 6)
     tick(stream, 7)
     assert windows(query) == ends(7, 7)
 
 
-def test_signals_are_handled_once_each_and_by_who_handles_them_now() -> None:
+def test_an_interrupt_is_handled_once_behind_the_block() -> None:
     seen = list[int]()
-    before = signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
-        with DeferredSignals():
+        own = signal.getsignal(signal.SIGINT)
+        with DeferredInterrupt() as is_safe:
+            assert is_safe
             for _ in range(3):
-                os.kill(os.getpid(), signal.SIGUSR1)
+                os.kill(os.getpid(), signal.SIGINT)
             assert not seen
-        assert set(seen) == {signal.SIGUSR1}
-        inner = signal.getsignal(signal.SIGUSR1)
-        with DeferredSignals(), DeferredSignals():
-            pass
-        assert signal.getsignal(signal.SIGUSR1) is inner
-        thread = threading.Thread(target=lambda: DeferredSignals().__enter__())
+        assert seen == [signal.SIGINT]
+        with DeferredInterrupt(), DeferredInterrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert seen == [signal.SIGINT] * 2
+        assert signal.getsignal(signal.SIGINT) is own
+        told = list[bool]()
+        thread = threading.Thread(target=lambda: told.append(DeferredInterrupt().__enter__()))
         thread.start()
         thread.join()
-        assert signal.getsignal(signal.SIGUSR1) is inner, "no other thread changes handlers"
+        assert told == [True], "no handler is called in another thread"
+        assert signal.getsignal(signal.SIGINT) is own, "and none is changed there"
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_inline_function_may_push(engine: wukongs.Engine) -> None:
