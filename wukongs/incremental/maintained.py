@@ -404,7 +404,7 @@ class Maintained:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is kept, and nothing will be while estimates are the same."""
+        """Whether no rows are maintained, and by the estimates none will be."""
         return not any(part.reads_stored or part.kept_bytes or is_worth_it(part.estimated_rows) for part in self.parts)
 
     def estimate(self, explored: float | None = None) -> None:

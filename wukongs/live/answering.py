@@ -92,7 +92,7 @@ class Answering:
             and not (reporter.looks_at_contents or reporter.leaves_out or self.is_of_moment or windows.is_filtered)
         )
         self.is_direct = False
-        """Whether the next firing may report what its program finds as it is, and needs nothing else."""
+        """Whether the next firing can report the rows of its program as they are."""
         self._used: Used = set()
         """The mechanisms that have taken part in the answer under way, but for those that its paths note."""
 
@@ -154,8 +154,9 @@ class Answering:
         return firing
 
     def pick_directly(self, versions: Hashable) -> tuple[CachedAnswer, Program | None]:
-        """Return the answer of a direct firing, and the program that is to find it; None: it is known, or another
-        firing finds it. Called with the engine's lock held. versions: of the inputs that it reads."""
+        """Return the answer of a direct firing, and the program that finds it; None as in QueryFirings.pick_directly.
+
+        Called with the engine's lock held. versions: of the inputs that it reads."""
         cached = self._core.answers.get(self.algebra, versions)
         if cached.answered is not None:
             return cached, None
@@ -282,7 +283,7 @@ class Answering:
         return found, ran.terms or terms
 
     def _can_be_direct(self, firing: Firing) -> bool:
-        """Return whether firings may be direct from this one on."""
+        """Return whether the firing after this one can be direct."""
         is_at_rest = self.maintained is None or self.maintained.is_at_rest
         return self._may_be_direct and self._paths is None and is_at_rest and firing.cached is not None
 

@@ -73,7 +73,7 @@ class Callbacks:
         self._worker: threading.Thread | None = None
         """The thread that goes on with what waits; others end with the work that they have begun."""
         self._is_called = False
-        """A thread that has nothing to do was told to look, and has not yet: another one need not."""
+        """An idle thread was notified and does not run yet: no other one is notified meanwhile."""
         self._is_watched = False
         """A thread looks every PATIENCE_S whether work gets on."""
         self._is_stopped = False

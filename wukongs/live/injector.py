@@ -94,9 +94,9 @@ class Injector:
         self._turns = Turns(core)
         self._step_count = 0
         self._left: DueFirings | None = None
-        """Firings that were picked, and left to the engine's thread."""
-        self._rested = 0
-        """How much of what is to be done in idle time was done since the last turn."""
+        """Firings that a caller's turn has picked and left to the engine's thread."""
+        self._idle_stage = 0
+        """The next stage of `_use_idle_time`."""
         self._changing: dict[ContinuousQuery, None] = {}
         """Queries with changes that wait for the firings before them."""
         self._stale: list[PlanMemo] = []
@@ -115,7 +115,7 @@ class Injector:
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
         take_turns_quickly()
-        self._turns.start(self._work, self._rest, self._fail)
+        self._turns.start(self._work, self._use_idle_time, self._fail)
 
     def start_with_news(self) -> None:
         """Start the thread over streams that are there already."""
@@ -193,21 +193,21 @@ class Injector:
         """Say that something has come. Called with the lock held."""
         self._turns.wake()
 
-    def look_ahead(self, state: StreamState) -> None:
-        """Have the engine's thread prepare the next tick of a stream in idle time, if enough has come for it. Called
-        with the lock held."""
+    def prepare_ahead(self, state: StreamState) -> None:
+        """Have the engine's thread begin the next slice of a stream, if enough tuples wait. Called with the lock
+        held."""
         if state.waiting_bytes >= AHEAD_MIN * FRAGMENT_BYTES_PER_TUPLE:
-            self._rested = 0
-            self._turns.rouse()
+            self._idle_stage = 0
+            self._turns.notify_idle()
 
-    def hand_in(self) -> None:
-        """Note that the calling thread is about to bring news, and will call `help`. Called with the lock held."""
+    def submit(self) -> None:
+        """Let the news that the calling thread brings wait for its `run_submitted`. Called with the lock held."""
         if not self.is_on_result:
-            self._turns.hand_in()
+            self._turns.submit()
 
-    def help(self) -> None:
-        """Do the work of which the calling thread has brought the news, if it is short. Called without the lock."""
-        self._turns.help()
+    def run_submitted(self) -> None:
+        """Run the turn that the calling thread has submitted, if it is short. Called without the lock."""
+        self._turns.run_submitted()
 
     @property
     def progress(self) -> tuple[bool, int]:
@@ -226,7 +226,7 @@ class Injector:
         check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
-            self._turns.tell()
+            self._turns.notify()
             while self._is_unsettled() and self._core.failure is None and not self._core.is_closed:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -263,7 +263,7 @@ class Injector:
 
     def _wait_while(self, holds: Callable[[], bool]) -> None:
         core = self._core
-        self._turns.tell()
+        self._turns.notify()
         while not core.is_closed and core.failure is None and holds():
             core.unread.check_may_wait()
             core.changed.wait(CATCH_UP_POLL_S)
@@ -285,8 +285,8 @@ class Injector:
         self.callbacks.stop()
 
     def _work(self, until_s: float) -> bool:
-        """Do what is due, as Turns calls it."""
-        self._rested = 0
+        """Run what is due, as Turns calls it."""
+        self._idle_stage = 0
         self.callbacks.gather()
         try:
             with scheduler().urgent():
@@ -295,7 +295,7 @@ class Injector:
             self.callbacks.end_gathering()
 
     def _fail(self, error: BaseException) -> None:
-        """End all queries with a mistake of ours."""
+        """Stop the engine with an error, which ends all queries."""
         with self._core.lock:
             self._core.failure = error
         log.exception("the injector has failed")
@@ -303,8 +303,9 @@ class Injector:
             query.fail(self._core.stopped())
 
     def _run_due(self, until_s: float) -> bool:
-        """Seal and fire until nothing is left to do, or until a time: then slow queries are left, too. Return whether
-        nothing is left."""
+        """Seal and fire until nothing is due, or until a time (perf_counter). Return whether all is done.
+
+        With such a time, slow queries are left to the engine's thread."""
         while not self._core.is_closed:
             self._step_count += 1
             firings, is_done, self._left = self._left, False, None
@@ -330,17 +331,16 @@ class Injector:
                 return False
         return True
 
-    def _rest(self) -> float | None:
-        """Use idle time: for what the next ticks need, then for merges. Return after how many seconds to go on, None if
-        there is no more to do. Called with the lock held."""
-        if self._rested == 0:
+    def _use_idle_time(self) -> float | None:
+        """Prepare the next tick, then merge, as Turns calls it."""
+        if self._idle_stage == 0:
             if self._core.prepare_ahead():
                 return AHEAD_PAUSE_S
-            self._rested = 1
+            self._idle_stage = 1
             return IDLE_PAUSE_S
-        if self._rested == 1:
+        if self._idle_stage == 1:
             self._core.windows.look_ahead()
-            self._rested = 2
+            self._idle_stage = 2
         return self._merge()
 
     def replay(self, upper: int = UPPER_MAX) -> None:

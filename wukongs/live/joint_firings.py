@@ -1,7 +1,7 @@
 """Joint firings: the programs of queries that are due at one time, alike or not, run by one kernel call.
 
-Most of them are direct: what the program has found is reported as it is, and not compared with the firing before. Then
-a firing is an entry of DirectFirings, and its window is made when somebody reads it.
+Most of them are direct: the rows of the program are the window, and nothing is compared with the firing before. Such
+a firing is an entry of DirectFirings, and its WindowResult is made when it is read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FIRINGS_MAX = 100
 class DirectFirings:
     """The direct firings of queries of one beat at one time.
 
-    reading, reader   What all of them read, and what reads its terms.
-    firings           The query of each, its answer, and its program if that is to be run for it; none once they are
-                      reported."""
+    reading   The windows and the snapshot that all of them read.
+    reader    Reads the terms of the data.
+    firings   The query of each, its answer, and its program if that finds the answer; empty after `report`."""
 
     at_ms: int
     reading: Reading
@@ -45,14 +45,21 @@ class DirectFirings:
     def pick(
         cls, queries: Sequence[QueryFirings], at_ms: int, next_ms: int, reading: Reading, reader: TermReader
     ) -> DirectFirings:
-        """Pick direct firings. next_ms: those after these. Called with the engine's lock held."""
+        """Pick direct firings. Called with the engine's lock held.
+
+        queries   Those of one schedule class (beat) that are due.
+        at_ms     The time of the firings, event time in ms.
+        next_ms   The time of the next firings."""
         versions = None if reading.sn is not None else queries[0].windows.versions(reading)
         firings = [(query, *query.pick_directly(at_ms, next_ms, reading, versions)) for query in queries]
         return cls(at_ms, reading, reader, firings)
 
     def report(self, share_us: float, due_at_s: float, *, is_together: bool) -> list[Firing]:
-        """Report the windows whose answers are found; return the other firings. share_us: of the time of the call;
-        is_together: whether several programs were run by it."""
+        """Report the windows whose answers are found, and return the other firings.
+
+        share_us      The share of a program in the time of the kernel call, in microseconds.
+        due_at_s      The perf_counter at which they were due.
+        is_together   Whether the call has run several programs."""
         left, at_ms = list[Firing](), self.at_ms
         self.latency_us = latency_us = (time.perf_counter() - due_at_s) * 1e6
         for query, cached, program in self.firings:
@@ -68,26 +75,29 @@ class DirectFirings:
 
 @dataclass(slots=True, eq=False)
 class DueFirings:
-    """The firings that are picked at one moment; they read one snapshot."""
+    """Firings that are picked under one hold of the lock, and read one snapshot."""
 
     direct: list[DirectFirings] = field(default_factory=list)
     others: list[Firing] = field(default_factory=list)
 
     @property
     def are_quick(self) -> bool:
-        """Whether each of them took little time the last time."""
-        return all(one.query.is_quick for one in self.others)  # direct ones are
+        """Whether the last firing of each query was short. Direct firings are."""
+        return all(one.query.is_quick for one in self.others)
 
     def __len__(self) -> int:
         return len(self.others) + sum(len(one.firings) for one in self.direct)
 
 
 def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Callable[[], None]) -> Sequence[Firing]:
-    """Run the programs of firings in one call, and report the direct ones. Return the other firings, those with the
-    rows that their programs have found first, since they need not wait for others. Called by the thread that fires,
-    without locks.
+    """Run the programs of firings in one call, report the direct firings, and return the others.
 
-    due_at_s: perf_counter when they were due; told: is called when direct firings are reported."""
+    Firings whose rows the call has found come first. Called by the owner of the turn, without locks.
+
+    due        The firings.
+    answers    Keeps the answers of direct firings.
+    due_at_s   The perf_counter at which they were due.
+    told       Called after each batch of reports."""
     began_s = time.perf_counter()
     wanted = [
         (one, query, cached, program)

@@ -255,21 +255,24 @@ class QueryFirings:
 
     @property
     def is_direct(self) -> bool:
-        """Whether its next firing may be a direct one. Called with the lock held."""
+        """Whether the next firing can be a direct one. Called with the lock held."""
         return self._times.text.answering.is_direct and not self._times.is_paused
 
     def is_alone(self, at_ms: int, picked: Picked) -> bool:
-        """Return whether the firing at a time, which is a direct one, has all its windows, and no later one that is due
-        has its answer. That is equal for all queries of its beat. Called with the lock held."""
+        """Return whether the slices of a direct firing are held, and no later firing that is due has its answer.
+
+        All queries of a schedule class (beat) have the same result. Called with the lock held."""
         return self.windows.gone_to_ms(at_ms) is None and self._stretch_to_ms(at_ms, picked) == at_ms
 
     def pick_directly(
         self, at_ms: int, next_ms: int, reading: Reading, versions: Hashable
     ) -> tuple[CachedAnswer, Program | None]:
-        """Pick the direct firing at a time. Return its answer, and its program if it is to be found by it: else it is
-        known, or another firing finds it. Called with the lock held.
+        """Pick the direct firing at a time. Return its answer, and the program that finds it.
 
-        next_ms: the firing after it; versions: those that it reads if that is no stored graph."""
+        The program is None if the answer is known, or another firing finds it. Called with the lock held.
+
+        next_ms    The time of the next firing.
+        versions   The versions of its inputs, if it reads no stored graph."""
         times, text = self._times, self._times.text
         text.last_ms = times.picked_ms = at_ms
         times.next_ms, times.is_firing = next_ms, True
@@ -279,7 +282,7 @@ class QueryFirings:
         return text.answering.pick_directly(versions)
 
     def terms_of(self, program: Program, rows: Int64Array, firings: DirectWindows) -> QueryTerms | None:
-        """Return the terms of what a program has found at a direct firing; None: they are all of the data.
+        """Return the terms of the rows of a program at a direct firing; None: the data have all of them.
 
         rows : int64[columns, n]"""
         reader, at_ms = firings.reader, firings.at_ms
@@ -288,7 +291,12 @@ class QueryFirings:
     def report_directly(
         self, firings: DirectWindows, cached: CachedAnswer, way: Way, execution_us: float, latency_us: float
     ) -> None:
-        """Report the window of a direct firing. firings: those it is one of; way: how its answer was found."""
+        """Report the window of a direct firing.
+
+        firings   The direct firings at the time.
+        cached    Its answer.
+        way       How the answer was found.
+        execution_us, latency_us   Its times, in microseconds."""
         assert cached.answered is not None, self.name
         (found, reader), at_ms = cached.answered, firings.at_ms
         size_bytes, is_partial = WINDOW_BYTES, firings.reading.partial
@@ -305,7 +313,7 @@ class QueryFirings:
     def firing_of(
         self, at_ms: int, reading: Reading, reader: TermReader, cached: CachedAnswer, *, is_repeated: bool
     ) -> Firing:
-        """Return a firing that was picked as a direct one, and whose program has something to do before."""
+        """Return the ordinary firing in the place of a direct one whose program was not run."""
         answering = self._text.answering
         firing = Firing(self, at_ms, reading, reader, answering.compiled)
         firing.program, firing.cached, firing.is_repeated = answering.program, cached, is_repeated

@@ -367,10 +367,10 @@ class CoreSink:
         timings = [None if tuples is None else timing_mask(tuples, state.timing) for state, tuples in calls]
         try:
             with self._core.lock:
-                self._injector.hand_in()
+                self._injector.submit()
                 late, refusal, record = self._take_calls(calls, timings, advance_ms)
         finally:
-            self._injector.help()
+            self._injector.run_submitted()
         if record is not None:
             self._core.journal.wait(*record)
         return late, refusal
@@ -476,7 +476,7 @@ class CoreSink:
         state.complete(PUSH_PARTITION, complete_ms)
         self._core.progress.moved(self._core)
         if before == state.known_ms:  # nothing can be due that was not
-            self._injector.look_ahead(state)
+            self._injector.prepare_ahead(state)
         else:
             self._injector.wake()
 

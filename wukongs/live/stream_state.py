@@ -503,7 +503,7 @@ class StreamState:
 
     @property
     def known_ms(self) -> object:
-        """A value that is equal as long as nothing can be due that was not."""
+        """The state on which due firings depend: while it is equal, no other firing is due."""
         return self.first_ms, self.closed_ms, self.record_to, self.counts, self.is_idle
 
     def promise(self, partition: str, complete_ms: int) -> None:

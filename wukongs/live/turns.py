@@ -1,8 +1,8 @@
-"""Turns: which thread does the work of an engine, one at a time: its own thread, or one that has brought news.
+"""Turns: which thread runs the work loop of an engine, one at a time: its own thread, or the caller of push or advance.
 
-A thread that pushes or advances does the work itself if nobody is at it, the turns before were short, and it may be
-kept from its own work (`help`): to wake another thread takes longer than a small tick. It leaves the rest to the
-engine's thread after HELP_S. Larger ticks are the engine's thread's, so the next ones can be encoded meanwhile.
+Waking another thread takes longer than a small tick. So a caller that closes a tick submits it and runs the turn
+itself, if no other thread has one and recent turns were short. A turn that gets long is left to the engine's thread.
+Large ticks go to that thread at once: the caller can encode the next stream batch meanwhile.
 """
 
 from __future__ import annotations
@@ -21,49 +21,48 @@ from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE
 from wukongs.outcomes import asked
 from wukongs.query.limits import is_bound
 
-HELP_S = 0.001
-"""Turns that took less are done by who has brought the news; it leaves to the engine's thread what takes longer."""
-
+CALLER_MAX_S = 0.001
+"""Longest turn of a caller, in seconds. A caller runs one only while recent turns were shorter."""
 TUPLES_MAX = 100
-"""So does a tick for which more tuples of a stream wait."""
+"""A tick is large if more tuples of a stream wait for it."""
 STACK_MIN = 400
-"""Frames that a turn may need."""
-LONG_S = 10 * HELP_S
-"""How long a turn of which nothing is known is taken to last, and one that took longer."""
+"""Stack frames that a turn may need."""
+TURN_MAX_S = 10 * CALLER_MAX_S
+"""Longer turns count as this long, and the first one is expected to take it."""
 DECAY = 0.9
-"""A turn counts so much less with each shorter one: of many streams, the last one to advance closes a tick."""
-REST_S = 0.05
-"""While others do short turns, the engine's thread uses idle time so often."""
+"""Factor by which the expected time falls with each shorter turn. The last of many streams to advance closes a tick."""
+IDLE_INTERVAL_S = 0.05
+"""Interval at which the engine's thread uses idle time while callers run the turns."""
 
 
 class Turns:
-    """Those of one engine."""
+    """The turns of one engine."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._work: Callable[[float], bool]
-        self._rest: Callable[[], float | None]
-        self._failed: Callable[[BaseException], None]
-        self._drop_calls()
+        self._use_idle_time: Callable[[], float | None]
+        self._fail: Callable[[BaseException], None]
+        self._drop_callables()
         self._news = threading.Condition(core.lock)
-        """The engine's thread has something to do."""
+        """Notified when the engine's thread has a turn to run, or idle time to use."""
         self._has_news = False
         self.news_at_s = 0.0
-        """When the news came that are worked on (perf_counter)."""
-        self._is_taken = False
-        """A thread is at work."""
-        self._taker: int | None = None
-        """The last thread that was, or is."""
-        self._helper: int | None = None
-        """The thread that will call `help`."""
-        self._is_untold = False
-        """Nobody was told of the news, as that thread is about to do the work."""
-        self._took_s = LONG_S
-        """How long turns have taken lately."""
-        self._helped_s = -inf
-        """When the last turn of another thread than the engine's has ended."""
+        """The arrival of the news of the current turn (perf_counter)."""
+        self._is_owned = False
+        """Whether a thread runs a turn."""
+        self._owner: int | None = None
+        """The identifier of the last thread that ran one."""
+        self._submitter: int | None = None
+        """The thread that is about to call `run_submitted`."""
+        self._is_pending = False
+        """Whether news wait for that thread, and no other one was notified."""
+        self._expected_s = TURN_MAX_S
+        """The time of a turn, by recent ones."""
+        self._caller_ended_s = -inf
+        """The end of the last turn of a caller (perf_counter); -inf if the last turn was the engine's thread's."""
         self._is_asleep = False
-        """The engine's thread waits for news, however long that takes."""
+        """Whether the engine's thread waits without a timeout."""
         self._has_failed = False
         self._thread: threading.Thread | None = None
 
@@ -71,130 +70,133 @@ class Turns:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is work to do, or under way."""
-        return self._has_news or self._is_taken
+        """Whether a turn is due or under way."""
+        return self._has_news or self._is_owned
 
     def start(
         self,
         work: Callable[[float], bool],
-        rest: Callable[[], float | None],
-        failed: Callable[[BaseException], None],
+        use_idle_time: Callable[[], float | None],
+        fail: Callable[[BaseException], None],
     ) -> None:
         """Start the engine's thread, once.
 
-        work     Is called without the lock, by one thread at a time, and does what is due until a time
-                 (perf_counter); returns whether that is all.
-        rest     Is called with the lock held, in the engine's thread, when there is nothing to do; returns after how
-                 many seconds to call it again, None: no more.
-        failed   Is called with the error of `work`, which is a mistake of ours."""
+        work           Runs what is due, called without the lock by one thread at a time. Takes the perf_counter after
+                       which it stops; returns whether all is done.
+        use_idle_time  Called with the lock held by the engine's thread when nothing is due. Returns the seconds until
+                       its next call; None: nothing is left.
+        fail           Called with an error of `work`, which is a defect of ours."""
         if self._thread is None:
-            self._work, self._rest, self._failed = work, rest, failed
+            self._work, self._use_idle_time, self._fail = work, use_idle_time, fail
             thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
             thread.start()  # raises if the process may have no more threads: the next call tries again
             self._thread = thread
 
     def wake(self) -> None:
-        """Note that there is news."""
+        """Record news, for which a turn is due."""
         if self._has_news:
-            if self._helper != threading.get_ident():
-                self.tell()  # whoever has handed in may have been interrupted
+            if self._submitter != threading.get_ident():
+                self.notify()  # the submitter may have been interrupted
             return
         self._has_news, self.news_at_s = True, time.perf_counter()
-        if self._helper == threading.get_ident():
-            self._is_untold = True
-        elif not self._is_taken:  # whoever is at work looks again
+        if self._submitter == threading.get_ident():
+            self._is_pending = True
+        elif not self._is_owned:  # the owner looks for news before it ends
             self._news.notify()
 
-    def rouse(self) -> None:
+    def notify_idle(self) -> None:
         """Have the engine's thread use idle time."""
-        if not self._is_taken:
+        if not self._is_owned:
             self._news.notify()
 
-    def hand_in(self) -> None:
-        """Note that the calling thread is about to bring news, and will call `help`."""
-        self._helper = threading.get_ident()
+    def submit(self) -> None:
+        """Let the news that the calling thread brings from now on wait for its `run_submitted`."""
+        self._submitter = threading.get_ident()
 
-    def tell(self) -> None:
-        """Let the engine's thread do what a thread has handed in: the caller waits for it, with the lock held."""
-        self._helper = None
-        if self._is_untold:
-            self._is_untold = False
+    def notify(self) -> None:
+        """Let the engine's thread run the turn that a caller has submitted."""
+        self._submitter = None
+        if self._is_pending:
+            self._is_pending = False
             self._news.notify()
 
     # --- called without it --------------------------------------------------------------------------------------------
 
-    def help(self) -> None:
-        """Do the work of which the calling thread has brought the news, or tell the engine's thread of it: also if a
-        caller of it holds the lock."""
-        if self._helper != threading.get_ident():
+    def run_submitted(self) -> None:
+        """Run the turn that the calling thread has submitted, or notify the engine's thread.
+
+        The latter also if a caller of it holds the lock."""
+        if self._submitter != threading.get_ident():
             return
-        if not self._is_untold:
-            self._helper = None
+        if not self._is_pending:
+            self._submitter = None
             return
         try:
             if self._core.lock._is_owned():  # type: ignore[attr-defined]
-                self.tell()
+                self.notify()
             else:
-                self._help()
+                self._run_in_caller()
         except BaseException:
             with self._core.lock:
-                self.tell()
+                self.notify()
             raise
 
-    def _help(self) -> None:
+    def _run_in_caller(self) -> None:
         with DeferredInterrupt() as is_safe:
             with self._core.lock:
-                if self._helper != threading.get_ident():
+                if self._submitter != threading.get_ident():
                     return
-                if not (is_safe and self._is_untold and self._may_help()):
-                    self.tell()
+                if not (is_safe and self._is_pending and self._is_for_caller()):
+                    self.notify()
                     return
-                self._helper, self._is_untold = None, False
-                self._take()
-            self._turn(time.perf_counter() + HELP_S)
+                self._submitter, self._is_pending = None, False
+                self._own()
+            self._run_turn(time.perf_counter() + CALLER_MAX_S)
 
     def stop(self) -> None:
-        """End the thread, and wait for the turn that is under way. Called after the engine was marked closed."""
+        """End the engine's thread, and wait for a caller's turn. Called after the engine was marked closed."""
         with self._core.lock:
             self._core.changed.notify_all()
             self._news.notify()
         if self._thread is not None:
             self._thread.join()
         with self._core.lock:
-            while self._is_taken and self._taker != threading.get_ident():
+            while self._is_owned and self._owner != threading.get_ident():
                 self._core.changed.wait()
-        self._drop_calls()
+        self._drop_callables()
 
-    def _drop_calls(self) -> None:
-        """Call nothing more: what is called may hold this object, and an engine that nobody has goes at once."""
-        self._work, self._rest, self._failed = (lambda _: True), (lambda: None), (lambda _: None)
+    def _drop_callables(self) -> None:
+        """Hold no callables, whose object may hold this one: an engine is freed without garbage collection."""
+        self._work, self._use_idle_time, self._fail = (lambda _: True), (lambda: None), (lambda _: None)
 
-    def _may_help(self) -> bool:
-        """Return whether the calling thread may do the work, and that looks short. Called with the lock held."""
+    def _is_for_caller(self) -> bool:
+        """Return whether the calling thread may run the turn, and it is expected to be short. Called with the lock
+        held."""
         core = self._core
         if self._thread is None or core.query_log is not None or core.is_closed or self._has_failed:
             return False
-        if not self._has_news or self._is_taken or self._took_s >= HELP_S or _works_for_another():
+        if not self._has_news or self._is_owned or self._expected_s >= CALLER_MAX_S or _is_in_context():
             return False
         large_bytes = TUPLES_MAX * FRAGMENT_BYTES_PER_TUPLE
         return not any(state.waiting_bytes > large_bytes for state in core.streams.values())
 
-    def _take(self) -> None:
-        self._has_news, self._is_taken, self._taker = False, True, threading.get_ident()
+    def _own(self) -> None:
+        self._has_news, self._is_owned, self._owner = False, True, threading.get_ident()
 
-    def _turn(self, until_s: float) -> None:
-        """Do the work. until_s: as `work` has it."""
+    def _run_turn(self, until_s: float) -> None:
+        """Run a turn that the calling thread owns. until_s: the perf_counter after which it stops; inf: never."""
         began_s, is_done = time.perf_counter(), True
         try:
             is_done = self._work(until_s)
         except BaseException as error:
             self._has_failed = True
-            self._failed(error)
+            self._fail(error)
         finally:
             with self._core.lock:
                 ended_s = time.perf_counter()
-                self._took_s, self._is_taken = max(min(ended_s - began_s, LONG_S), DECAY * self._took_s), False
-                self._helped_s = -inf if until_s == inf else ended_s
+                self._expected_s = max(min(ended_s - began_s, TURN_MAX_S), DECAY * self._expected_s)
+                self._caller_ended_s = -inf if until_s == inf else ended_s
+                self._is_owned = False
                 self._has_news |= not is_done
                 self._core.changed.notify_all()
                 if self._has_news or self._is_asleep:
@@ -202,30 +204,31 @@ class Turns:
 
     def _run(self) -> None:
         while self._wait():
-            self._turn(inf)
+            self._run_turn(inf)
 
     def _wait(self) -> bool:
-        """Wait for news; return False at the end of the engine."""
+        """Wait for a turn of the engine's thread, and own it. Return False when the engine has ended."""
         with self._core.lock:
             while not (self._core.is_closed or self._has_failed):
                 now_s = time.perf_counter()
-                is_untold = self._is_untold and now_s - self.news_at_s < HELP_S
-                if self._has_news and not (self._is_taken or is_untold):
-                    self._is_untold = False
-                    self._take()
+                is_pending = self._is_pending and now_s - self.news_at_s < CALLER_MAX_S
+                if self._has_news and not (self._is_owned or is_pending):
+                    self._is_pending = False
+                    self._own()
                     return True
-                wait_s = None if self._is_taken else HELP_S if is_untold else self._rest()
-                if wait_s is not None and now_s - self._helped_s < REST_S:
-                    wait_s = max(wait_s, REST_S)
+                wait_s = None if self._is_owned else CALLER_MAX_S if is_pending else self._use_idle_time()
+                if wait_s is not None and now_s - self._caller_ended_s < IDLE_INTERVAL_S:
+                    wait_s = max(wait_s, IDLE_INTERVAL_S)
                 self._is_asleep = wait_s is None
                 self._news.wait(wait_s)
                 self._is_asleep = False
             return False
 
 
-def _works_for_another() -> bool:
-    """Return whether the calling thread works for a client, under limits, or in an event loop, or has little of its
-    stack left: what it does then is not its own, or would meet errors that are not its own."""
+def _is_in_context() -> bool:
+    """Return whether the calling thread has a context that a turn must not run in.
+
+    It serves a request of a client, has limits or an event loop, or has used most of its stack."""
     if asked() is not None or told_sn() is not None or is_bound():
         return True
     try:
