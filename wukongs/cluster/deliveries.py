@@ -20,7 +20,7 @@ from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.journal import FiredAsOne, ReportedBy
 from wukongs.live.reporting import Remembered
 from wukongs.live.stretch import Stretch
-from wukongs.live.window_log import LAST_MS, OWN, Come, Reported, made
+from wukongs.live.window_log import LAST_MS, OWN, Come, Reported, window_of_report
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.columns import Incoming, Outgoing, arrays_of
 from wukongs.wire.packets import Packet
@@ -51,7 +51,9 @@ class NodeDeliveries:
 
     def reported(self, query: ReportedBy, end_ms: int, item: Reported, stretch: Stretch | None) -> None:
         if self.has_groups(query.lsn):
-            self._disk.add(window_packet(query.lsn, end_ms, made(item), stretch, query.remembered()), is_awaited=False)
+            self._disk.add(
+                window_packet(query.lsn, end_ms, window_of_report(item), stretch, query.remembered()), is_awaited=False
+            )
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         with self._lock:

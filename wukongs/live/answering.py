@@ -27,7 +27,7 @@ from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
 from wukongs.query.paths.kept_paths import KeptPaths
-from wukongs.query.plans.compiled import CompiledPatterns
+from wukongs.query.plans.compiled import Columns, CompiledPatterns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs.program import Program
@@ -158,10 +158,7 @@ class Answering:
 
         Called with the engine's lock held. versions: of the inputs that it reads."""
         cached = self._core.answers.get(self.algebra, versions)
-        if cached.answered is not None:
-            return cached, None
-        cached.by = cached.by or self.name
-        return cached, self.program if cached.by == self.name else None
+        return cached, None if self._is_repeated(cached) else self.program
 
     def _cached(self, reading: Reading) -> CachedAnswer | None:
         """Return what is known of the answer over what a firing reads; None: it is of this firing alone."""
@@ -278,9 +275,7 @@ class Answering:
             terms = ran.terms or terms or self._terms_of(firing)
             return self._constructed(firing, BindingTable(program.variables, ran.columns, ran.count), terms), terms
         self.is_direct = program.ready_version >= 0 and self._can_be_direct(firing)
-        is_ask = self.query.form == "ask"
-        found = Answer((), 0, ran.count > 0) if is_ask else Answer(ran.columns, ran.count)
-        return found, ran.terms or terms
+        return answer_of(self.query, ran.columns, ran.count), ran.terms or terms
 
     def _can_be_direct(self, firing: Firing) -> bool:
         """Return whether the firing after this one can be direct."""
@@ -390,6 +385,11 @@ class Answering:
         if self.maintained is not None and plans is not None:
             self.maintained.estimate()
         return found
+
+
+def answer_of(query: Query, columns: Columns, count: int) -> Answer:
+    """Return the answer of a SELECT or ASK for which a program has found this number of rows."""
+    return Answer((), 0, count > 0) if query.form == "ask" else Answer(columns, count)
 
 
 def _has_rows(found: Answer) -> bool:

@@ -28,7 +28,7 @@ from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, FRAGMENT_BYTES_PER_TUPLE, StreamState
 from wukongs.live.tracing import LISTENING
-from wukongs.live.turns import Turns
+from wukongs.live.work_loop import WorkLoop
 from wukongs.query.limits import check_seconds, scheduler
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import take_turns_quickly
@@ -43,7 +43,7 @@ IDLE_PAUSE_S = 0.0005
 AHEAD_PAUSE_S = 0.00005
 """Between two streams of which something is prepared: others get the lock."""
 AHEAD_MIN = 100
-"""A stream with so many tuples that wait has its next slice begun before its stream batch is closed."""
+"""Least number of tuples that wait in a stream for the slice to be built before its stream batch is closed."""
 QUIET_S = 1.0
 """When nothing has come for so long, the stored graph is merged further than seals have to pay for."""
 SEALS_BETWEEN_DROPS = 64
@@ -91,7 +91,7 @@ class Injector:
         self._counts_only = False
         """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
-        self._turns = Turns(core)
+        self._loop = WorkLoop(core)
         self._step_count = 0
         self._left: DueFirings | None = None
         """Firings that a caller's turn has picked and left to the engine's thread."""
@@ -115,7 +115,7 @@ class Injector:
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
         take_turns_quickly()
-        self._turns.start(self._work, self._use_idle_time, self._fail)
+        self._loop.start(self._work, self._use_idle_time, self._fail)
 
     def start_with_news(self) -> None:
         """Start the thread over streams that are there already."""
@@ -191,28 +191,30 @@ class Injector:
 
     def wake(self) -> None:
         """Say that something has come. Called with the lock held."""
-        self._turns.wake()
+        self._loop.wake()
 
     def prepare_ahead(self, state: StreamState) -> None:
         """Have the engine's thread begin the next slice of a stream, if enough tuples wait. Called with the lock
         held."""
         if state.waiting_bytes >= AHEAD_MIN * FRAGMENT_BYTES_PER_TUPLE:
             self._idle_stage = 0
-            self._turns.notify_idle()
+            self._loop.notify_idle()
 
     def submit(self) -> None:
-        """Let the news that the calling thread brings wait for its `run_submitted`. Called with the lock held."""
+        """Record that the calling thread submits news, and is going to call `run_submitted`.
+
+        Called with the lock held."""
         if not self.is_on_result:
-            self._turns.submit()
+            self._loop.submit()
 
     def run_submitted(self) -> None:
         """Run the turn that the calling thread has submitted, if it is short. Called without the lock."""
-        self._turns.run_submitted()
+        self._loop.run_submitted()
 
     @property
     def progress(self) -> tuple[bool, int]:
         """Whether there is work to do, and how often the thread has turned to some."""
-        return self._turns.is_busy, self._step_count
+        return self._loop.is_busy, self._step_count
 
     def settle(self, timeout_s: float | None) -> None:
         """Wait until all closed stream batches are visible and all due windows are reported.
@@ -226,7 +228,7 @@ class Injector:
         check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
-            self._turns.notify()
+            self._loop.notify()
             while self._is_unsettled() and self._core.failure is None and not self._core.is_closed:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -235,7 +237,7 @@ class Injector:
             self._core.check_is_open()
 
     def _is_unsettled(self) -> bool:
-        return self._turns.is_busy or self.callbacks.is_busy or self.made.is_sending
+        return self._loop.is_busy or self.callbacks.is_busy or self.made.is_sending
 
     def catch_up(self, *, is_ahead: bool = False) -> None:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
@@ -263,7 +265,7 @@ class Injector:
 
     def _wait_while(self, holds: Callable[[], bool]) -> None:
         core = self._core
-        self._turns.notify()
+        self._loop.notify()
         while not core.is_closed and core.failure is None and holds():
             core.unread.check_may_wait()
             core.changed.wait(CATCH_UP_POLL_S)
@@ -281,11 +283,11 @@ class Injector:
 
     def stop(self) -> None:
         """End the thread. Called without the lock, after the engine was marked closed."""
-        self._turns.stop()
+        self._loop.stop()
         self.callbacks.stop()
 
     def _work(self, until_s: float) -> bool:
-        """Run what is due, as Turns calls it."""
+        """Run what is due, as WorkLoop calls it."""
         self._idle_stage = 0
         self.callbacks.gather()
         try:
@@ -318,7 +320,7 @@ class Injector:
                 return False
             if firings is not None:
                 count = len(firings)
-                self._fire(firings, self._turns.news_at_s)
+                self._fire(firings, self._loop.news_at_s)
                 if len(self._ready.queries) <= count:  # no other is due at this time
                     self.callbacks.hand_over()
                     self.callbacks.let_finish()
@@ -332,7 +334,7 @@ class Injector:
         return True
 
     def _use_idle_time(self) -> float | None:
-        """Prepare the next tick, then merge, as Turns calls it."""
+        """Prepare the next tick, then merge, as WorkLoop calls it."""
         if self._idle_stage == 0:
             if self._core.prepare_ahead():
                 return AHEAD_PAUSE_S
@@ -551,7 +553,7 @@ class Injector:
         self._keep_budgets()  # blocks take room, too
         if is_more:
             return IDLE_PAUSE_S
-        quiet_in_s = self._turns.news_at_s + QUIET_S - time.perf_counter()
+        quiet_in_s = self._loop.news_at_s + QUIET_S - time.perf_counter()
         if quiet_in_s <= 0 and self._core.merge_further(IDLE_FUEL):
             return IDLE_PAUSE_S
         self._core.windows.tidy()

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from wukongs.csparql.algebra import Query
 from wukongs.live.answer_cache import AnswerCache, CachedAnswer
+from wukongs.live.answering import answer_of
 from wukongs.live.firing import Firing
 from wukongs.live.query_counts import ALONE, REPEATED, TOGETHER
 from wukongs.live.query_firings import QueryFirings
 from wukongs.live.query_windows import Reading
-from wukongs.query.execution.answer import Answer
 from wukongs.query.programs.program import Program, run_together
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.term_registry import TermReader
@@ -126,7 +125,7 @@ def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Ca
         for (direct, query, cached, program), rows in zip(wanted, results, strict=False):
             if rows is not None:
                 terms = query.terms_of(program, rows, direct) if program.has_computed else None
-                answers.keep(cached, answer_of(program.query, rows), terms or direct.reader)
+                answers.keep(cached, answer_of(program.query, tuple(rows), rows.shape[1]), terms or direct.reader)
         for (firing, _), rows in zip(found, results[len(wanted) :], strict=True):
             firing.rows, firing.joint_us = rows, share_us
     others = [*due.others]
@@ -134,9 +133,3 @@ def run_jointly(due: DueFirings, answers: AnswerCache, due_at_s: float, told: Ca
         others += direct.report(share_us, due_at_s, is_together=len(programs) > 1)
         told()
     return others if len(others) < 2 else sorted(others, key=lambda one: one.rows is None)
-
-
-def answer_of(query: Query, rows: Int64Array) -> Answer:
-    """Return the answer of a query for which its program has found rows. rows : int64[columns, n]."""
-    count = rows.shape[1]
-    return Answer((), 0, count > 0) if query.form == "ask" else Answer(tuple(rows), count)

@@ -32,12 +32,12 @@ class Times:
         self._counts = [0] * (len(BUCKETS_US) + 1)
         self._sum_us = 0.0
         self._binned = 0
-        """So many of the last times are in the histogram."""
+        """The number of the last times that are in the histogram."""
         self._lock = threading.Lock()
         """Held while the histogram changes, and while times are dropped."""
 
     def add(self, time_us: float, count: int = 1) -> None:
-        """Add the time of a firing. count: so many windows have it."""
+        """Add the time of a firing. count: the number of windows that have it."""
         self._last.append(time_us)
         if count > 1:
             with self._lock:

@@ -59,8 +59,8 @@ class DirectWindow(LazyWindow):
     found: Answer
     reader: Utf8Reader
 
-    def make(self) -> WindowResult:
-        """Do as LazyWindow.make."""
+    def make_window(self) -> WindowResult:
+        """Implement LazyWindow.make_window."""
         return window_of(
             self.text, self.found, self.reader, self.firings.at_ms, self.firings.reading, self.firings.latency_us
         )

@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -75,23 +76,23 @@ class Come(NamedTuple):
         return Come(told[0], Gap(*told[1:]) if told[1:] else None)
 
 
-class LazyWindow:
-    """A window that is made when somebody reads it."""
+class LazyWindow(ABC):
+    """A window that is made when it is read."""
 
     __slots__ = ()
 
-    def make(self) -> WindowResult:
+    @abstractmethod
+    def make_window(self) -> WindowResult:
         """Return the window."""
-        raise NotImplementedError
 
 
 Reported: TypeAlias = WindowResult | WukongsError | LazyWindow
 """The report of a firing: a window, or the error in its place."""
 
 
-def made(reported: Reported) -> WindowResult | WukongsError:
-    """Return a window, which is made now if it was not, or the error in its place."""
-    return reported.make() if isinstance(reported, LazyWindow) else reported
+def window_of_report(reported: Reported) -> WindowResult | WukongsError:
+    """Return a window, which is made now if it is lazy, or the error in its place."""
+    return reported.make_window() if isinstance(reported, LazyWindow) else reported
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +115,7 @@ class LoggedWindow:
     @property
     def item(self) -> WindowResult | WukongsError:
         """The window, which is made now if it was not, or the error."""
-        self.reported = found = made(self.reported)
+        self.reported = found = window_of_report(self.reported)
         return found
 
     @property

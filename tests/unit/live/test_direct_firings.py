@@ -141,7 +141,7 @@ def tick(engine: wukongs.Engine, stream: wukongs.Stream, number: int) -> None:
 
 
 def test_a_window_that_is_read_late_is_that_of_its_firing(engine: wukongs.Engine) -> None:
-    """Also when the query has another text by then, its slices have gone, and other terms have come."""
+    """Also when the query was replaced, its slices are dropped, and other terms have arrived."""
     stream, (query,) = begin(engine)
     query.replace(text("q0", 1))
     for number in range(9, 30):

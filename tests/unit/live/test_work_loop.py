@@ -1,4 +1,4 @@
-"""Turns: short ticks are the work of the thread that closes them, all others of the engine's thread; one at a time."""
+"""WorkLoop: short ticks are run by the thread that closes them, others by the engine's; one thread at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 import wukongs
 from tests.engine_helpers import A, at, register_text, windows
 from tests.inside import core_of
-from wukongs.live import idleness, turns
+from wukongs.live import idleness, work_loop
 from wukongs.live.deferred_interrupt import DeferredInterrupt
 from wukongs.live.injector import Injector
 from wukongs.live.query_firings import QueryFirings
@@ -31,7 +31,7 @@ PATIENT_S = 60.0
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[wukongs.Engine]:
     """An engine that takes all turns for short ones."""
-    monkeypatch.setattr(turns, "CALLER_MAX_S", PATIENT_S)
+    monkeypatch.setattr(work_loop, "CALLER_MAX_S", PATIENT_S)
     with wukongs.Engine() as engine:
         yield engine
 
@@ -90,7 +90,7 @@ def test_the_thread_of_the_engine_does_all_else(
 ) -> None:
     stream, query = begin(engine)
     if why == "long turns":
-        monkeypatch.setattr(turns, "CALLER_MAX_S", 0.0)
+        monkeypatch.setattr(work_loop, "CALLER_MAX_S", 0.0)
     if why == "a slow query":
         monkeypatch.setattr(QueryFirings, "is_quick", False)
         monkeypatch.setattr(QueryFirings, "is_direct", False)
@@ -160,13 +160,13 @@ def test_a_stream_that_is_idle_no_more_may_have_closed_others() -> None:
 
 
 def test_an_interrupted_submission_is_not_lost(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one to bring anything tells the thread of the engine."""
+    """The next caller that brings news notifies the thread of the engine."""
     stream, query = begin(engine)
     with monkeypatch.context() as patch:
         patch.setattr(Injector, "run_submitted", lambda _: None)
         tick(stream, 6)
     list(query.results(timeout_s=0))
-    monkeypatch.setattr(turns, "CALLER_MAX_S", 0.0)
+    monkeypatch.setattr(work_loop, "CALLER_MAX_S", 0.0)
     thread = threading.Thread(target=engine._injector.start_with_news)
     thread.start()
     thread.join()
@@ -188,8 +188,8 @@ def test_a_turn_that_gets_long_is_left_to_the_thread_of_the_engine(
         put(query, last_ms, *given)
 
     monkeypatch.setattr(QueryFirings, "_put", slow)
-    monkeypatch.setattr(turns, "CALLER_MAX_S", 0.005)
-    monkeypatch.setattr(engine._injector._turns, "_expected_s", 0.0)
+    monkeypatch.setattr(work_loop, "CALLER_MAX_S", 0.005)
+    monkeypatch.setattr(engine._injector._loop, "_expected_s", 0.0)
     stream.advance(10_500)
     engine.settle(60)
     assert windows(query) == ends(1, 105)
@@ -288,7 +288,7 @@ def test_threads_that_push_side_by_side_lose_nothing(
     seed: int, caller_max_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the turn, others hand in and go on."""
-    monkeypatch.setattr(turns, "CALLER_MAX_S", caller_max_s)
+    monkeypatch.setattr(work_loop, "CALLER_MAX_S", caller_max_s)
     names, last = [f"http://ex/s{number}" for number in range(4)], 60
     at_work, most = list[int](), list[int]()
     step = Injector._step

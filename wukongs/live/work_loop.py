@@ -1,4 +1,4 @@
-"""Turns: which thread runs the work loop of an engine, one at a time: its own thread, or the caller of push or advance.
+"""WorkLoop: its turns seal and fire. One thread at a time runs one: the engine's, or the caller of push or advance.
 
 Waking another thread takes longer than a small tick. So a caller that closes a tick submits it and runs the turn
 itself, if no other thread has one and recent turns were short. A turn that gets long is left to the engine's thread.
@@ -35,8 +35,8 @@ IDLE_INTERVAL_S = 0.05
 """Interval at which the engine's thread uses idle time while callers run the turns."""
 
 
-class Turns:
-    """The turns of one engine."""
+class WorkLoop:
+    """That of one engine."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -110,11 +110,11 @@ class Turns:
             self._news.notify()
 
     def submit(self) -> None:
-        """Let the news that the calling thread brings from now on wait for its `run_submitted`."""
+        """Record that the calling thread submits news, and is going to call `run_submitted`."""
         self._submitter = threading.get_ident()
 
     def notify(self) -> None:
-        """Let the engine's thread run the turn that a caller has submitted."""
+        """Notify the engine's thread of a turn that a caller has submitted."""
         self._submitter = None
         if self._is_pending:
             self._is_pending = False
