@@ -27,8 +27,14 @@ from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
 _ARGUMENTS = ("bind", "unbind")
-_METHODS = ("explain", "stats", "why", "warnings", "close", *_ARGUMENTS)
-_OPTIONS = {"explain": ("analyze",), "why": ("row",), **dict.fromkeys(_ARGUMENTS, ("table", "numbers"))}
+_METHODS = ("explain", "stats", "why", "warnings", "close", "has_changed", *_ARGUMENTS)
+_OPTIONS = {
+    "explain": ("analyze",),
+    "why": ("row",),
+    "has_changed": ("text", "base", "output", "is_paused"),
+    **dict.fromkeys(_ARGUMENTS, ("table", "numbers")),
+}
+_OF_VIEWS = ("has_changed", *_ARGUMENTS)
 ASK_S, FOLLOW_S = 60.0, 2.0
 
 
@@ -108,20 +114,22 @@ class DistantQuery:
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
         """Does not need its node, as pause and resume: the log says so, and its node follows."""
         self._query_log.replace_query(self.name, text, base, output)
+        self._wait_until_changed(text=text, base=base, output=output)
 
     def pause(self) -> None:
         self._query_log.pause_query(self.name, True)
-        self._wait_until_paused(is_paused=True)
+        self._wait_until_changed(is_paused=True)
 
     def resume(self) -> None:
         self._query_log.pause_query(self.name, False)
-        self._wait_until_paused(is_paused=False)
+        self._wait_until_changed(is_paused=False)
 
-    def _wait_until_paused(self, *, is_paused: bool) -> None:
-        """Wait, but not for long, until a live view has followed the record: it does so between two moves."""
+    def _wait_until_changed(self, **change: Any) -> None:
+        """Wait, but not for long, until a live view has followed the record: it does so between two moves. change: the
+        options of LiveView.has_changed."""
         deadline_s = time.monotonic() + (FOLLOW_S if self.is_view else 0.0)
-        with suppress(NodeUnavailable, StreamError):
-            while time.monotonic() < deadline_s and self._call("stats")["is_paused"] is not is_paused:
+        with suppress(NodeUnavailable, StreamError, DataError):  # DataError: a node of an earlier version
+            while time.monotonic() < deadline_s and not self._call("has_changed", **change):
                 time.sleep(0.01)
 
     def bind(self, arguments: Arguments) -> Int64Array:
@@ -172,11 +180,11 @@ def query_handler(query_of: Callable[[str], RegisteredQuery | None]) -> Callable
         query = query_of(name)
         if query is None:
             raise StreamError(f"query {name} does not run here: it was closed, or has moved")
+        if method in _OF_VIEWS and not isinstance(query, LiveView):
+            raise StreamError(f"{method}: query {name} has windows")
         if method not in _ARGUMENTS:
             value = getattr(query, str(method))(**options)
             return Packet(OF_QUERY, {"value": value.as_json() if isinstance(value, RowSupport) else value})
-        if not isinstance(query, LiveView):
-            raise StreamError(f"{method}: query {name} has windows")
         return Packet(OF_QUERY, {"value": getattr(query, str(method))(given_arguments(options, method)).tolist()})
 
     return answer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,9 @@ from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.views import logged_givings
 from wukongs.live.views.following_view import FollowingView
 from wukongs.live.views.given import Given
+from wukongs.live.views.live_view import LiveView
 from wukongs.live.views.logged_givings import Giving, LoggedGivings
+from wukongs.live.views.snapshots import Snapshot
 from wukongs.protocol.events import Submitted
 from wukongs.protocol.records import MoveQuery
 
@@ -347,6 +351,49 @@ def test_a_view_that_is_closed_ends_its_stream() -> None:
         assert periods.pushed() == {100: periods.content()}
         with pytest.raises(wukongs.StreamError, match="has ended with the query that made it"):
             periods.engine.register(f"{PREFIX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+
+
+def test_another_text_has_come_to_the_view_once_replace_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node takes some time; what is done behind the call follows the other text."""
+    follow = LiveView._follow
+
+    def late(view: LiveView, *args: Any) -> None:
+        time.sleep(0.3)
+        follow(view, *args)
+
+    monkeypatch.setattr(LiveView, "_follow", late)
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        periods = Periods(nodes, timing=True)
+        assert periods.home == 1
+        periods.update("INSERT DATA { :a :p :b }")
+        periods.text = ENDS
+        periods.view.replace(f"{PREFIX}REGISTER QUERY q AS {ENDS}")
+        periods.end()
+        periods.check(Facts(), is_signed=False)
+
+
+def test_a_period_is_reported_though_another_text_comes_before_its_move_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Event time may go no further for long."""
+    is_begun, is_replaced, advance = threading.Event(), threading.Event(), FollowingView.advance
+
+    def held(view: FollowingView, to: Snapshot, change: Any, reader: Any, time_ms: int | None) -> None:
+        if time_ms == 100:
+            is_begun.set()
+            assert is_replaced.wait(WAIT_S)
+        advance(view, to, change, reader, time_ms)
+
+    monkeypatch.setattr(FollowingView, "advance", held)
+    with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
+        periods = Periods(nodes, timing=True)
+        periods.update("INSERT DATA { :a :p :b }")
+        periods.clock.advance(100)
+        assert is_begun.wait(WAIT_S)
+        periods.text, periods.now_ms = ENDS, 100
+        periods.view.replace(f"{PREFIX}REGISTER QUERY q AS {ENDS}")
+        is_replaced.set()
+        periods.check(Facts(), is_signed=False)
 
 
 def test_of_two_views_that_are_registered_at_once_the_first_makes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,8 +180,8 @@ class FollowingView(MakesByPeriods):
         """Where it moves, held; None: it does not, or the move is void."""
         self._limits: Limits | None = None
         """Those of the move under way."""
-        self._since_s: float | None = None
-        """When the period ended that it moves over."""
+        self._moves_over: Period | None = None
+        """The period that the move under way is over; None: it is over none."""
         self._lagged = ""
         """How it was too far behind last, in words."""
         self._failed_at_sn: int | None = None
@@ -418,7 +418,7 @@ class FollowingView(MakesByPeriods):
             return Due(stop.snapshot, None)
         if self._periods:
             period = self._periods.popleft()
-            self._since_s, self._next_arguments = period.since_s, period.arguments
+            self._moves_over, self._next_arguments = period, period.arguments
             return Due(period.snapshot, period.end_ms)
         return Due(None, None) if self.every_ms is None and self._has_moved_on(sn) else None
 
@@ -471,7 +471,8 @@ class FollowingView(MakesByPeriods):
             return
         since_s = self.snapshot.passed_at_s
         if self.every_ms is not None:
-            since_s = self._since_s if self.is_moving or not self._periods else self._periods[0].since_s
+            first = self._moves_over if self.is_moving or not self._periods else self._periods[0]
+            since_s = None if first is None else first.since_s
         lag = self._snapshots.lag(self.snapshot, since_s)
         if lag is None:
             return
@@ -484,6 +485,11 @@ class FollowingView(MakesByPeriods):
         self._void_move()
         self._counts["resets_for_lag"] += 1
         self.log.begin_again(self.position)
+
+    def _keep_period(self) -> None:
+        """Have the period again whose move is void: it is to be reported, though nothing changes behind it."""
+        if self._to is not None and (period := self._moves_over) is not None:
+            self._periods.appendleft(period._replace(snapshot=self._snapshots.hold(period.snapshot)))
 
     def _void_move(self) -> None:
         """Have the move that is under way, or prepared, end without effect: the view is built anew after it."""
@@ -512,7 +518,7 @@ class FollowingView(MakesByPeriods):
                 error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
             with self._core.lock:
                 is_void = self._to is None
-                self.is_moving, self._to, self._limits, self._since_s = False, None, None, None
+                self.is_moving, self._to, self._limits, self._moves_over = False, None, None, None
                 if is_void:  # what the operators keep is of no use, and the snapshot is given back
                     self.is_anew = True
                 elif is_done or self.is_closed:

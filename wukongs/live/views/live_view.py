@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -332,7 +332,7 @@ class LiveView(FollowingView):
         query = self._checked(source)
         if (query_log := self._log_of_cluster()) is not None:
             query_log.replace_query(self.name, text, base, output)
-            self._wait_until(lambda: self.source == source)
+            self._wait_until_changed(text, base, output)
         else:
             self._follow(source, query)
 
@@ -365,6 +365,7 @@ class LiveView(FollowingView):
             self.source = source
             if self.arguments is not None:
                 self.arguments.put_query(query)
+            self._keep_period()
             self._void_move()
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
@@ -375,7 +376,7 @@ class LiveView(FollowingView):
         """Stop moving, and hold no snapshot back, until resume()."""
         if (query_log := self._log_of_cluster()) is not None:
             query_log.pause_query(self.name, True)
-            self._wait_until(lambda: self.is_paused)
+            self._wait_until_changed(is_paused=True)
         else:
             self._pause()
 
@@ -400,7 +401,7 @@ class LiveView(FollowingView):
         """Move again after a pause: the next report is a reset."""
         if (query_log := self._log_of_cluster()) is not None:
             query_log.pause_query(self.name, False)
-            self._wait_until(lambda: not self.is_paused)
+            self._wait_until_changed(is_paused=False)
         else:
             self._resume()
 
@@ -418,6 +419,18 @@ class LiveView(FollowingView):
                 self.is_paused = self.log.is_paused = False
                 self.log.begin_again(self.position)
                 self._wake()
+
+    def has_changed(
+        self,
+        text: str | None = None,
+        base: str | None = None,
+        output: Output | None = None,
+        is_paused: bool | None = None,
+    ) -> bool:
+        """Return whether it is as a change of it says: its text, and whether it is paused. None: the change was not of
+        that."""
+        is_text = text is None or self.source == self.source._replace(text=text, base=base, output=output)
+        return is_text and is_paused in (None, self.is_paused)
 
     def alter(self, source: QuerySource, *, is_paused: bool) -> None:
         """Be what the log of a cluster says. Called without the engine's lock. Raises as replace."""
@@ -438,10 +451,11 @@ class LiveView(FollowingView):
                 self._check_is_open()
         return query_log
 
-    def _wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until the view is what a record of the log says, unless another record comes first."""
+    def _wait_until_changed(self, *change: Any, **options: Any) -> None:
+        """Wait until the view is what a record of the log says, unless another record is carried out first. Takes what
+        has_changed takes."""
         deadline_s = time.monotonic() + RECORD_S
-        while not (holds() or self.is_closed or time.monotonic() >= deadline_s):
+        while not (self.has_changed(*change, **options) or self.is_closed or time.monotonic() >= deadline_s):
             time.sleep(0.005)
 
     def _check_is_restored(self) -> None:
