@@ -3,6 +3,7 @@ executor; each shape of the language that has operations is answered by a progra
 
 from __future__ import annotations
 
+import io
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,9 +23,10 @@ from wukongs.query.mechanisms import Mechanism
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs import program
 from wukongs.query.programs import program_layout as layout
-from wukongs.query.programs.compile import Code, Compiler
+from wukongs.query.programs.compile import Compiler
 from wukongs.query.programs.memo import Memo, TextMemo
 from wukongs.query.programs.memo_kernels import look_up
+from wukongs.query.programs.operations import Code
 from wukongs.query.programs.program import Program
 from wukongs.query.terms import query_terms
 from wukongs.query.terms.query_terms import QueryTerms
@@ -126,6 +128,7 @@ SHAPES |= {
     ),
     "exists apart": ("?a ?b", "?a :p ?b FILTER EXISTS { ?c :v 3 }", ""),
     "not exists apart": ("?a ?b", "?a :p ?b FILTER NOT EXISTS { ?c :v ?v . ?c :p ?d FILTER(?v > 6) }", ""),
+    "exists in an optional": ("?a ?b ?v", "?a :p ?b OPTIONAL { ?b :v ?v FILTER EXISTS { ?a :v ?v } }", ""),
     "a subquery apart": ("?a ?b ?n", "?a :p ?b { SELECT (COUNT(*) AS ?n) { ?c :v ?v } }", ""),
 }
 ARGUMENTS = {
@@ -146,6 +149,46 @@ ARGUMENTS = {
     "texts of an argument": ("(GROUP_CONCAT(?a) AS ?t)", "FILTER(ISIRI(?a))", ""),
     "an argument alone": ("?a ?x", "BIND(CONCAT(STR(?a), '!') AS ?x)", ""),
 }
+HOSTED = {
+    "a path": ("?a ?b", "?a :p+ ?b FILTER(STRLEN(STR(?b)) > 3)", ""),
+    "a path from rows": ("?a ?v ?b", "?a :v ?v . ?a :p/:p* ?b FILTER(?v > 3)", ""),
+    "a path between triples": ("?a ?c ?v", "?a :v 3 . ?a :p* ?c . ?c :v ?v", ""),
+    "groups of a path": ("?a (COUNT(DISTINCT ?b) AS ?n)", "?a :p+ ?b", "GROUP BY ?a ORDER BY DESC(?n) ?a LIMIT 3"),
+    "an optional path": ("?a ?v ?b", "?a :v ?v OPTIONAL { ?a :p+ ?b FILTER(?b != ?a) }", ""),
+    "a path from what may be unbound": ("?a ?b ?c", "?a :v ?v OPTIONAL { ?a :p ?b } ?b :p? ?c", ""),
+    "a path to a node": ("?a ?v", "?a :v ?v . ?a :p* :n3", ""),
+    "minus a path": ("?a ?b", "?a :p ?b MINUS { ?b :p+ ?a }", ""),
+    "exists a path": ("?a ?b", "?a :p ?b FILTER EXISTS { ?b :p* ?c . ?c :v ?v FILTER(?v > 5) }", ""),
+    "a path in a union": ("?a ?b", "?a :v ?v { ?a :p+ ?b } UNION { ?b :p+ ?a }", ""),
+    "a path in a subquery": ("?a ?n", "?a :v ?v { SELECT ?a (COUNT(*) AS ?n) { ?a :p+ ?b } GROUP BY ?a }", ""),
+    "exists of what may be unbound": ("?a ?v", "?a :p ?b OPTIONAL { ?a :v ?v } FILTER EXISTS { ?c :v ?v }", ""),
+    "exists in an expression": ("?a ?x", "?a :p ?b BIND(IF(EXISTS { ?b :v ?v }, 'yes', 'no') AS ?x)", ""),
+    "exists or more": ("?a ?b", "?a :p ?b FILTER(NOT EXISTS { ?b :v ?v } || ?a = ?b)", ""),
+    "exists with a group": ("?a ?b", "?a :p ?b FILTER EXISTS { SELECT ?b { ?b :v ?v } GROUP BY ?b }", ""),
+    "exists of other variables in an optional": (
+        "?a ?b ?v",
+        "?a :p ?b OPTIONAL { ?b :v ?v FILTER(EXISTS { ?c :p ?a } || ?v > 4) }",
+        "",
+    ),
+    "now": ("?a ?y", "?a :p ?b FILTER(YEAR(NOW()) > 1960) BIND(NOW() AS ?y)", ""),
+    "five variables": (
+        "?a ?v",
+        "?a :v ?v . ?a :p ?b . ?c :p ?d FILTER(CONCAT(STR(?a), STR(?b), STR(?c), STR(?d), STR(?v)) > 'http://e/n3')",
+        "",
+    ),
+    "distinct solutions beside a sum": (
+        "?a (COUNT(DISTINCT *) AS ?n) (SUM(?v) AS ?s) (COUNT(*) AS ?m)",
+        "{ ?a :v ?v } UNION { ?a :v ?v } OPTIONAL { ?a :p [] }",
+        "GROUP BY ?a",
+    ),
+    "a graph by graph": ("?g ?n", "GRAPH ?g { SELECT (COUNT(*) AS ?n) { ?a :p ?b } } ?x :p ?y", ""),
+    "names of graphs": ("?g ?a", "GRAPH ?g { } ?a :v ?v", ""),
+    "minus of what may be unbound": ("?a ?v", "?a :p ?b OPTIONAL { ?a :v ?v } MINUS { ?c :p ?b . ?c :v ?v }", ""),
+}
+IN_GRAPHS = [
+    f"<http://e/n{number}> <http://e/p> <http://e/n{number + 1}> <http://e/g{number % 2}> ." for number in range(5)
+]
+"""Quads of stored graphs."""
 
 
 def windows_of(
@@ -153,7 +196,7 @@ def windows_of(
 ) -> tuple[list[Any], dict[str, int]]:
     """Return the windows of a query over a small stream, and what has found them. patch: no program runs; terms: the
     query is asked for each of these in the place of ?a, and the windows have its number first."""
-    head, where, tail = (SHAPES | ARGUMENTS)[shape]
+    head, where, tail = (SHAPES | ARGUMENTS | HOSTED)[shape]
     rng = random.Random(shape)
     if patch is not None:
         patch.setattr(Program, "run", lambda *_, **__: None)
@@ -161,9 +204,12 @@ def windows_of(
     bindings = [{"a": term} for term in terms]
     with wukongs.Engine() as engine:
         stream = engine.stream(S, timing=True, batch_ms=100)
+        if "GRAPH" in where:
+            engine.load(io.BytesIO("\n".join(IN_GRAPHS).encode()), format="nquads")
+        named = "FROM NAMED <http://e/g0> FROM NAMED <http://e/g1>" if "GRAPH" in where else ""
         query: Any = engine.register(
-            f"PREFIX : <http://e/> REGISTER QUERY q AS SELECT {head} FROM STREAM <{S}> [RANGE 400ms STEP 100ms] "
-            f"WHERE {{ {where} }} {tail}",
+            f"PREFIX : <http://e/> REGISTER QUERY q AS SELECT {head} {named} FROM STREAM <{S}> "
+            f"[RANGE 400ms STEP 100ms] WHERE {{ {where} }} {tail}",
             bindings=bindings or None,
         )
         for number in range(1, 25):
@@ -188,6 +234,34 @@ def test_a_program_answers_as_the_executor_does(shape: str, monkeypatch: pytest.
     assert any(rows for _, rows in found)
     assert by.get(Mechanism.PROGRAM, 0) > 15, by
     assert Mechanism.PROGRAM not in without
+
+
+@pytest.mark.parametrize("shape", HOSTED)
+def test_the_executor_evaluates_parts_of_a_program(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, by = windows_of(shape)
+    expected, without = windows_of(shape, monkeypatch)
+    assert found == expected
+    assert any(rows for _, rows in found)
+    assert by.get(Mechanism.PROGRAM, 0) > 15, by
+    assert by.get(Mechanism.HOSTED, 0) > 12 or shape == "distinct solutions beside a sum", by
+    assert Mechanism.HOSTED not in without
+
+
+def test_patterns_of_many_steps_are_evaluated_by_the_executor() -> None:
+    steps = " . ".join(f"?v{at} <http://e/p> ?v{at + 1}" for at in range(20))
+    with wukongs.Engine() as engine:
+        stream = engine.stream(S, timing=True, batch_ms=100)
+        query: Any = engine.register(
+            f"REGISTER QUERY q AS SELECT (COUNT(*) AS ?n) FROM STREAM <{S}> [RANGE 200ms STEP 100ms] "
+            f"WHERE {{ {steps} }}"
+        )
+        for tick in range(1, 4):
+            edges = [(f"<http://e/n{at}>", "<http://e/p>", f"<http://e/n{at + 1}>", 100 * tick) for at in range(25)]
+            stream.push(edges)
+            stream.advance(100 * tick)
+        engine.settle(60)
+        assert [window.texts() for window in query.results(timeout_s=0)] == [[(f'"6"^^<{INTEGER}>',)]] * 3
+        assert query.stats()["found_by"] == {Mechanism.PROGRAM: 3, Mechanism.HOSTED: 3}
 
 
 @pytest.mark.parametrize("shape", [*(shape for shape, (_, where, _) in SHAPES.items() if "?a" in where), *ARGUMENTS])

@@ -509,7 +509,7 @@ MIXES: dict[str, Mix] = {
     "program": Mix(make_program, (M.PROGRAM, M.TOGETHER, M.DIRECT), 4),
     "together": Mix(make_together, (M.TOGETHER, M.DIRECT), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
-    "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),
+    "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 3),
     "twins": Mix(make_twins, (M.CACHED,), 1),
     "silence": Mix(make_silence, (M.CACHED,), 1),
     "begun": Mix(make_begun, (M.BINDINGS_ANEW,), 1),

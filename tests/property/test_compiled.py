@@ -20,7 +20,6 @@ from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.limits import Limits
 from wukongs.query.plans import compiled, plan_runner
 from wukongs.query.plans.compiled import Windows, Workspace
-from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs.arena import Arena
 from wukongs.query.programs.program import Program, run_together
@@ -132,56 +131,6 @@ def test_compiled_plans_match_as_nested_loops_do(seed: int, size: int, cells: in
 def test_a_few_compiled_plans_match_as_nested_loops_do() -> None:
     solved = sum(check(seed, 60, 4000) > 0 for seed in range(40))
     assert solved > 10, "most cases have no solution: they prove little"
-
-
-def plans_of(case: Case, table: WindowTable, workspace: Workspace) -> tuple[CompiledPlans, FilteredBgp]:
-    """Return the compiled plans of a query with the patterns of a case, and these."""
-    wanted = FilteredBgp(Bgp(tuple(case.patterns)))
-    windows = Windows(table, table.add(), {window: table.add() for window in case.dataset.windows})
-    query = Query("ask", wanted.bgp, (), (), case.dataset.clause)
-    return CompiledPlans(query, windows, resolve, PlanMemo(), workspace), wanted
-
-
-def check_plans(seed: int, size: int, cells: int) -> int:
-    """Run the plan that is found for a case from its seeds, and then from fewer; return how many rows there were."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(compiled, "OUT_CELLS", cells)
-        table = WindowTable()
-        case = Maker(seed, size).case()
-        plans, wanted = plans_of(case, table, Workspace())
-        table.set(plans.windows.stored, case.dataset.stored)
-        for window, batches in case.dataset.windows.items():
-            table.set(plans.windows.numbers[window], batches)
-        total, seeds = 0, case.table()
-        for some in (seeds, seeds.take(np.arange(seeds.length // 2)), seeds):
-            if some.length == 0:
-                continue
-            route = plans.route(wanted, some.variables, some.length)
-            assert plans.route(wanted, some.variables, some.length) is route
-            (segment,) = route.segments
-            limits = Limits(bytes_max=1 << 30)
-            found = plans.run(segment.lowered, some, limits)
-            expected = plan_runner.run(segment.lowered, some, case.dataset, Limits())
-            assert found.variables == expected.variables
-            assert found.length == expected.length
-            assert rows_of(found.columns) == rows_of(expected.columns)
-            assert limits.held >= found.size_bytes
-            first = plans.run(segment.lowered, some, limits, rows_wanted=1)
-            assert first.length >= min(1, expected.length)
-            assert rows_of(first.columns) == rows_of(expected.columns)[: first.length]
-            total += found.length
-        return total
-
-
-@given(st.integers(0, 2**32), st.sampled_from([10, 90, 150]), st.sampled_from([16, 40, 1 << 16]))
-@fuzzed(200)
-def test_plans_from_any_rows_are_those_of_the_runner(seed: int, size: int, cells: int) -> None:
-    check_plans(seed, size, cells)
-
-
-@pytest.mark.nojit
-def test_a_few_plans_from_some_rows_are_those_of_the_runner() -> None:
-    assert sum(check_plans(seed, 60, 40) > 0 for seed in range(20)) > 5
 
 
 def check_many(first: int, count: int, cells: int) -> tuple[int, int]:

@@ -424,10 +424,7 @@ class Maintained:
             self.parts = list(islice(self._parts_in(self._query.pattern), PARTS_MAX))
         self._is_estimated = True
         for part in self.parts:
-            rows = {}
-            for join in part.joins:
-                route = self._plans.route(join.rows.wanted, (), 1)
-                rows[join] = sum(step.estimated_rows for step in route.plan.steps)
+            rows = {join: self._plans.estimated_rows(join.rows.wanted) for join in part.joins}
             part.estimated_rows = sum(rows[join] for join in part.alone)
             is_wide = sum(rows.values()) > WIDE * part.estimated_rows
             if is_wide != part.is_wide:

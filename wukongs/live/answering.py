@@ -245,7 +245,7 @@ class Answering:
         else:
             query, arguments = rows.bound.query, rows.bound.arguments
         if self.program is None or self.program.query is not query:
-            self.program = self.windows.program(query, firing.plans, self.plans, arguments)
+            self.program = self.windows.program(query, firing.plans, self.plans, arguments, self._paths)
         is_usable = self.program is not None and not self.program.is_refused
         return self.program if is_usable and (rows is None or len(rows.table) <= ARGUMENTS_MAX) else None
 
@@ -260,11 +260,13 @@ class Answering:
             self._used.add(Mechanism.TOGETHER)
         elif (program := self._program_of(firing, rows)) is not None:
             table = None if rows is None else rows.table
+            if self._paths is not None:
+                self._paths.changes = firing.path_changes
             with suppress(MemoryError):  # the executor says it by name, if it meets it again
                 ran = program.run(firing.reader, lambda: terms or self._terms_of(firing), self._limits, table)
         if program is None or ran is None:
             return None, terms
-        self._used.add(Mechanism.PROGRAM)
+        self._used |= {Mechanism.PROGRAM, Mechanism.HOSTED} if program.has_hosted else {Mechanism.PROGRAM}
         if self.maintained is not None:
             self.maintained.estimate(program.estimated_rows)
         if rows is not None:
@@ -361,14 +363,11 @@ class Answering:
         dataset = firing.dataset
         self._used.add(Mechanism.EXECUTOR)
         if self._group is not None:
-            if firing.plans is not None:
-                dataset = firing.plans.dataset()
             self._used |= {Mechanism.JOINED} if self._is_joined else set()
             return self._group.arguments.rows.answer(dataset, terms, self._limits(), self.plans, self._used)
         if self._paths is not None:
             self._paths.changes = firing.path_changes
         self._used |= set[Mechanism]().union(*(one.used for one in kept))
-        plans = firing.plans
         found = answer(
             self.query,
             dataset,
@@ -379,10 +378,9 @@ class Answering:
             in_order=True,
             by_solution=self.reporter.is_compared,
             explored=[(one.node, one.table) for one in kept if one.node is not None],
-            compiled=plans,
             paths=self._paths,
         )
-        if self.maintained is not None and plans is not None:
+        if self.maintained is not None and firing.plans is not None:
             self.maintained.estimate()
         return found
 

@@ -105,12 +105,11 @@ class Firing:
 
     @property
     def dataset(self) -> Dataset:
-        """The data that it reads; one that goes by compiled plans has the names of its graphs in the place of these."""
-        dataset = self.reading.dataset
-        if dataset is None:
-            assert self.plans is not None, self.query.name
-            return self.plans.names
-        return dataset
+        """The data that it reads. For the thread that fires, while the table of windows is unchanged."""
+        if self.reading.dataset is not None:
+            return self.reading.dataset
+        assert self.plans is not None, self.query.name
+        return self.plans.dataset()
 
     def moment(self) -> Moment:
         """NOW() is the window's end, and a firing that is repeated draws the same random values."""

@@ -25,7 +25,7 @@ from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Places
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
 from wukongs.query.limits import Limits
-from wukongs.query.paths.kept_paths import PathChanges, may_be_kept
+from wukongs.query.paths.kept_paths import KeptPaths, PathChanges, may_be_kept
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledPatterns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
@@ -192,15 +192,21 @@ class QueryWindows:
         return CompiledPlans(query, windows, self._constants, memo, workspace, has_arguments=has_arguments)
 
     def program(
-        self, query: Query, plans: CompiledPlans, memo: PlanMemo, arguments: tuple[Variable, ...] = ()
+        self,
+        query: Query,
+        plans: CompiledPlans,
+        memo: PlanMemo,
+        arguments: tuple[Variable, ...] = (),
+        paths: KeptPaths | None = None,
     ) -> Program | None:
         """Return the program of a query that has plans over the table of windows; None if limits are below what a
-        program may take, since it does not check them. arguments: as Program has them."""
+        program may take, since it does not check them. arguments, paths: as Program has them."""
         core = self._core
         if core.settings.query_bytes_max < 8 * ARENA_CELLS or core.settings.rows_max < ARENA_CELLS:
             return None
         memory = core.windows.workspace, core.windows.arena
-        return Program(query, plans.windows, self._constants, memo, *memory, core.registry, arguments)
+        given = query, plans.windows, self._constants, memo, *memory, core.registry, arguments
+        return Program(*given, may_host=True, paths=paths)
 
     def stand(self, at_ms: int, maintained: Maintained, *, is_partial: bool, is_before: bool) -> None:
         """Have the parts of a query whose rows are worth keeping be about to fire at a time.

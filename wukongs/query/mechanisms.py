@@ -16,6 +16,8 @@ class Mechanism(StrEnum):
 
     PROGRAM = "program"
     """A kernel has run the whole query."""
+    HOSTED = "program_parts"
+    """The executor has evaluated parts of that query, which have no operation."""
     TOGETHER = "program_batch"
     """A kernel has run it in one call with other queries."""
     DIRECT = "direct"

@@ -197,10 +197,14 @@ def test_the_content_of_a_live_view_follows_its_changes(
     text = "REGISTER QUERY v AS SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
 
     async def follow(view: Any) -> int:
-        showing = asyncio.ensure_future(wukongs.live_view(view, "n", timeout_s=1))
-        for number in range(3):
-            await asyncio.sleep(0.3)
-            engine.update(f"INSERT DATA {{ <http://ex/a> <http://ex/p> {number} }}")
+        """Each change is made once the one before is shown; the view is closed behind the last."""
+        showing = asyncio.ensure_future(wukongs.live_view(view, "n", timeout_s=60))
+        for number in range(4):
+            while not (shown_html and f"n: {number}, from" in shown_html[-1]):
+                await asyncio.sleep(0.01)
+            if number < 3:
+                engine.update(f"INSERT DATA {{ <http://ex/a> <http://ex/p> {number} }}")
+        view.close()
         return await showing
 
     with served(engine) as (_, wire), connected(wire) as client:
@@ -208,7 +212,7 @@ def test_the_content_of_a_live_view_follows_its_changes(
         assert asyncio.run(follow(view)) == 4, "a reset and three changes"
         assert "n: 3, from" in shown_html[-1]
         assert ">3</td>" in shown_html[-1]
-        engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 4 }")
+        view = (client if is_remote else engine).register(text)
         with pytest.raises(wukongs.SettingsError, match="chart = 'x': expected a variable of query v, which has: n"):
             asyncio.run(wukongs.live_view(view, "x", timeout_s=1))
 

@@ -15,9 +15,9 @@ import pytest
 from wukongs.query.plans.plan_layout import DONE, IS_OTHER
 from wukongs.query.programs import program_layout as layout
 from wukongs.query.programs.arena import Arena
-from wukongs.query.programs.compile import Code
 from wukongs.query.programs.memo import TextMemo
 from wukongs.query.programs.memo_kernels import insert_values
+from wukongs.query.programs.operations import Code
 from wukongs.query.programs.program_kernels import run_programs
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import NO_MATCH, UNBOUND

@@ -20,7 +20,6 @@ from wukongs.query.operators import operators
 from wukongs.query.operators.ordering import canonical, canonical_order
 from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled import Columns
-from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms
@@ -47,12 +46,11 @@ def answer(
     by_solution: bool = False,
     profile: Profile | None = None,
     explored: Sequence[Explored] = (),
-    compiled: CompiledPlans | None = None,
     given: BindingTable | None = None,
     paths: KeptPaths | None = None,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled, given,
-    paths: see Executor;
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, given, paths:
+    see Executor;
     by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
     its own.
 
@@ -68,7 +66,6 @@ def answer(
             profile,
             explored,
             given,
-            compiled=compiled,
             paths=paths,
         )
         return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)

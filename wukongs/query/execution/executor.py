@@ -82,7 +82,6 @@ from wukongs.query.operators.ordering import (
     order_by,
 )
 from wukongs.query.paths.kept_paths import KeptPaths
-from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import numbered, places_of, put_together, stable_order
@@ -104,7 +103,7 @@ class Executor:
     depend on it. profile: notes rows and time of each node. explored: nodes
     whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
     number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row;
-    compiled, paths: see Exploration."""
+    paths: see Exploration."""
 
     def __init__(
         self,
@@ -117,13 +116,12 @@ class Executor:
         explored: Sequence[Explored] = (),
         given: BindingTable | None = None,
         number: Variable | None = None,
-        compiled: CompiledPlans | None = None,
         paths: KeptPaths | None = None,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
-        self._exploration = Exploration(dataset, terms, limits, memo, self.keep, profile, compiled, paths)
+        self._exploration = Exploration(dataset, terms, limits, memo, self.keep, profile, paths)
         self._in_order = in_order
         self._profile = profile
         self._explored = explored
@@ -228,8 +226,8 @@ class Executor:
                 return self._join(node)
             case LeftJoin():
                 return self._left_join(node)
-            case Minus():
-                return self._minus(node)
+            case Minus(left=left):
+                return self.subtracted(node, self.run(left))
             case Union(left=left, right=right):
                 return operators.union(self.run(left), self.run(right), rows_max)
             case Filter(condition=condition, pattern=pattern):
@@ -393,8 +391,8 @@ class Executor:
             found = self._exploration.explore_all((node.right,), numbered_left)
         return found if condition is None else self.keep(condition, found)
 
-    def _minus(self, node: Minus) -> BindingTable:
-        left = self.run(node.left)
+    def subtracted(self, node: Minus, left: BindingTable) -> BindingTable:
+        """Return the rows of the left side of a MINUS that the right side leaves."""
         given = frozenset(self._given.variables)
         names = possible_variables(node.right)
         shared = [variable for variable in left.variables if variable in names or variable in given]
@@ -436,9 +434,13 @@ class Executor:
             if link.variable in known:
                 table = self.keep(Call("SAMETERM", (link.variable, link.expression)), table)
                 continue
-            (resolved,), seen = self.resolved((link.expression,), table)
-            table = operators.with_column(table, link.variable, evaluate(resolved, seen, self._terms))
+            table = self.valued(link.variable, link.expression, table)
         return table
+
+    def valued(self, variable: Variable, expression: Expression, table: BindingTable) -> BindingTable:
+        """Return a table with the column of an expression."""
+        (resolved,), seen = self.resolved((expression,), table)
+        return operators.with_column(table, variable, evaluate(resolved, seen, self._terms))
 
     def _settled(self, table: BindingTable, expressions: Sequence[Expression]) -> BindingTable:
         """Put rows in canonical order, if the order shows, for expressions that draw a random value for each."""

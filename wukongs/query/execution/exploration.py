@@ -33,7 +33,6 @@ from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.paths.path_machine import PathPlan
 from wukongs.query.paths.paths import PathExplorer
 from wukongs.query.plans import plan_runner
-from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo, Route, Segment
 
@@ -50,8 +49,7 @@ def is_row_wise(condition: Expression) -> bool:
 @dataclass(slots=True)
 class Exploration:
     """The exploration of one execution. keep: applies a condition to a table; profile: notes the figures of each step,
-    if there is one; compiled: plans over what the windows of a table have, in the place of the dataset's and the
-    memo's; paths: those that are kept from firing to firing."""
+    if there is one; paths: those that are kept from firing to firing."""
 
     dataset: Dataset
     terms: TermSpace
@@ -59,7 +57,6 @@ class Exploration:
     memo: PlanMemo
     keep: Keep
     profile: Profile | None = None
-    compiled: CompiledPlans | None = None
     paths: KeptPaths | None = None
     substituted: Collection[Variable] = ()
     """The variables in whose place EXISTS puts terms, while its pattern is evaluated."""
@@ -82,8 +79,7 @@ class Exploration:
         match node:
             case PathPattern():
                 plan = self.memo.kept(node, lambda: PathPlan(node))
-                dataset = self.dataset if self.compiled is None else self.compiled.dataset()
-                path = PathExplorer(plan, dataset, self.terms, self.limits, self.substituted, self.paths)
+                path = PathExplorer(plan, self.dataset, self.terms, self.limits, self.substituted, self.paths)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
             case TripleParts():
                 return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))
@@ -120,7 +116,7 @@ class Exploration:
         self, operands: tuple[Node, ...], table: BindingTable, conditions: tuple[Expression, ...]
     ) -> BindingTable:
         mark = self.limits.mark()
-        parts = self._order(operands, frozenset(table.variables), table.length)
+        parts = self.ordered(operands, table)
         last = FilteredBgp.of(parts[-1]) if conditions and parts else None
         for part in parts if last is None else parts[:-1]:
             table = self.explore(part, table)
@@ -131,12 +127,7 @@ class Exploration:
 
     def ordered(self, operands: tuple[Node, ...], table: BindingTable) -> tuple[Node, ...]:
         """Return explorable nodes in the order that is cheapest from the rows of a table."""
-        return self._order(operands, frozenset(table.variables), table.length)
-
-    def _order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
-        if self.compiled is not None:
-            return self.compiled.order(operands, bound, rows)
-        return self.memo.order(operands, bound, rows, self.dataset)
+        return self.memo.order(operands, frozenset(table.variables), table.length, self.dataset)
 
     def match(self, wanted: FilteredBgp, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join a table with triple patterns where filters hold. Filters may mention variables that only the table
@@ -149,8 +140,6 @@ class Exploration:
             return BindingTable.empty((*seeds.variables, *missing))
         if not wanted.bgp.patterns:
             return self._kept(wanted.filters, seeds)
-        if self.compiled is not None:
-            return self._run(self.compiled.route(wanted, seeds.variables, seeds.length), seeds, rows_wanted)
         route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
         if self.profile is None:
             return self._run(route, seeds, rows_wanted)
@@ -163,7 +152,6 @@ class Exploration:
     def match_in_pieces(self, wanted: FilteredBgp, table: BindingTable, rows: int) -> Iterator[BindingTable]:
         """Do the same as match, and yield about so many rows at a time (plan_runner). Only where neither kept rows nor
         other nodes take part."""
-        assert self.compiled is None, wanted
         assert self.dataset.completion is None, wanted
         variables = possible_variables(wanted.bgp)
         for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in variables]):
@@ -204,9 +192,7 @@ class Exploration:
                 continue
             filters, is_last = segment.filters, segment is route.segments[-1]
             last_wanted = rows_wanted if is_last and not filters else None
-            if self.compiled is not None:
-                table = self._kept(filters, self.compiled.run(segment.lowered, table, self.limits, last_wanted))
-            elif completion is None and filters and all(map(is_row_wise, filters)):
+            if completion is None and filters and all(map(is_row_wise, filters)):
                 keep, wanted = partial(self._kept, filters), rows_wanted if is_last else None
                 lowered, limits = segment.lowered, self.limits
                 table = plan_runner.run(lowered, table, self.dataset, limits, wanted, rows_of_steps, keep)

@@ -244,8 +244,7 @@ class InPieces:
             self._limits.give_back(cost)
 
     def _can_stream(self, wanted: FilteredBgp) -> bool:
-        exploration = self._exploration
-        return bool(wanted.bgp.patterns) and exploration.compiled is None and exploration.dataset.completion is None
+        return bool(wanted.bgp.patterns) and self._exploration.dataset.completion is None
 
     def _tried(self, operands: tuple[Node, ...], some: BindingTable) -> tuple[BindingTable | None, int]:
         """Return the join and what it holds; None if it would take too much of work_bytes, and fewer rows can be

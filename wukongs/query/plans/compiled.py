@@ -3,9 +3,8 @@
 Nothing is made anew at a firing. The block names windows, and the kernel finds their batches. The plan is looked at
 again when some window's size has changed by a factor (WindowTable.version), and in no other firing.
 
-CompiledSteps are explored by programs (query/programs) and by the executor (compiled_plans.py). CompiledPatterns find
-all matches of patterns whose rows are maintained, anew or of what has changed. All run the same plan by one kernel, so
-rows and their order are the same.
+CompiledSteps are explored by programs (query/programs). CompiledPatterns find all matches of patterns whose rows are
+maintained, anew or of what has changed. All run the same plan by one kernel, so rows and their order are the same.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ class CompiledSteps:
         self._room = OUT_CELLS // self.width
         self._block = _block(plan, dataset, table, numbers, table_of(conditions, plan.variables, dataset.resolve))
         """The plan, as plan_layout says."""
-        self._seeds: Int64Array = np.zeros((0, self.width), np.int64)
         call: Int64Array = np.zeros(layout.CALL_WIDTH, np.int64)
         self.call = call
         call[layout.CALL_PLAN] = self._block.ctypes.data
@@ -112,31 +110,21 @@ class CompiledSteps:
         is_small = len(plan.steps) <= layout.COMPILED_STEPS_MAX and len(plan.variables) <= layout.COMPILED_COLUMNS_MAX
         return is_small and not plan.is_void
 
-    def start_from(self, columns: Sequence[Int64Array], count: int) -> None:
-        """Start from `count` > 0 rows that bind the plan's first variables, until other rows are given. Before the
-        first call it starts from one row that binds nothing."""
-        self._seeds = np.zeros((count, self.width), np.int64)
-        for at, column in enumerate(columns):
-            self._seeds[:, at] = column
-        self.call[layout.CALL_SEEDS] = self._seeds.ctypes.data
-        self.call[layout.CALL_SEED_COUNT] = count
-
-    def run(self, limits: Callable[[], Limits], rows_wanted: int | None = None) -> Int64Array | None:
+    def run(self, limits: Callable[[], Limits]) -> Int64Array | None:
         """Return the rows, int64[width, n]; None if they have to be found in another way.
 
-        limits: those of this execution, asked for if it is large; rows_wanted: more rows are not needed.
-        Raises QueryTimeout, BudgetExceeded."""
-        self.call[layout.CALL_ROOM] = self._room if rows_wanted is None else max(1, min(self._room, rows_wanted))
+        limits: those of this execution, asked for if it is large. Raises QueryTimeout, BudgetExceeded."""
+        self.call[layout.CALL_ROOM] = self._room
         count = run_call(self.call)
         if count >= 0:
             return self._rows_out(count)
-        return None if -count in _ELSEWHERE else self._go_on(limits(), rows_wanted)
+        return None if -count in _ELSEWHERE else self._go_on(limits())
 
     def _rows_out(self, count: int) -> Int64Array:
         """Return so many rows that have come out: int64[width, count]."""
         return self._workspace.out[: count * self.width].reshape(count, self.width).T.copy()
 
-    def _go_on(self, limits: Limits, rows_wanted: int | None) -> Int64Array | None:
+    def _go_on(self, limits: Limits) -> Int64Array | None:
         """Run a call on that has stopped, until it is done."""
         call, gathered, total, stopped = self.call, list[Int64Array](), 0, True
         call[layout.CALL_GOES_ON] = 1
@@ -148,7 +136,7 @@ class CompiledSteps:
                 limits.check()
                 limits.check_rows(total, ADVICE, "a basic graph pattern")
                 limits.hold(16 * count * self.width)
-                if not stopped or (rows_wanted is not None and total >= rows_wanted):
+                if not stopped:
                     return np.concatenate(gathered, axis=1)
                 status = run_call(call)
                 stopped = status < 0

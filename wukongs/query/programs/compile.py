@@ -1,15 +1,17 @@
 """From the algebra of a query to the operations of a program.
 
 Patterns are planned as the executor plans them, and explored from the rows that they join with. Other parts, and
-parts that share a variable with rows that may leave it unbound, are evaluated alone and joined. NotCompiled names the
-parts that have no operation yet: paths, GRAPH blocks that are evaluated graph by graph, TIMESTAMP, DESCRIBE. The
-executor evaluates such queries.
+parts that share a variable with rows that may leave it unbound, are evaluated alone and joined. What has no operation
+of its own is hosted, if the program may be: the executor evaluates that part, and the program goes on with its rows.
+These are paths, GRAPH blocks that are evaluated graph by graph, NOW, some EXISTS, expressions of many variables. Else
+NotCompiled names the part, and the executor evaluates the whole query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,9 +31,12 @@ from wukongs.csparql.algebra import (
     Minus,
     Node,
     OrderBy,
+    PathPattern,
     Project,
     Query,
+    Service,
     Slice,
+    TripleParts,
     Union,
     Values,
 )
@@ -47,8 +52,8 @@ from wukongs.csparql.scope import (
     mentioned_variables,
     possible_variables,
 )
-from wukongs.csparql.terms import XSD, Term, Variable, literal
-from wukongs.csparql.walk import join_operands
+from wukongs.csparql.terms import XSD, Variable, literal
+from wukongs.csparql.walk import join_operands, parts_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row
 from wukongs.query.operators.aggregates import group
@@ -59,11 +64,10 @@ from wukongs.query.plans.conditions import compared_with_string, conditions_of
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs import program_layout as layout
-from wukongs.query.programs.arena import Arena
-from wukongs.query.programs.memo import SLOTS_MAX, Memo, TextMemo
+from wukongs.query.programs.hosting import Hosting
+from wukongs.query.programs.operations import Code, Evaluate, Host, Memos, NotCompiled, Relation
 from wukongs.query.rows import stable_order
-from wukongs.query.terms.query_terms import QueryTerms
-from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array, UInt8Array
+from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
 from wukongs.store.term_ids import OPS, integer_ids, term_id
 
 KEYS_MAX = 4
@@ -73,124 +77,6 @@ _ZERO = literal("0", f"{XSD}integer")
 ZERO = int(integer_ids(np.zeros(1, np.int64))[0])
 _EMPTY = term_id('""')
 """The empty string: GROUP_CONCAT of no rows."""
-
-
-class NotCompiled(Exception):
-    """The query has a part without an operation. Internal to this package."""
-
-
-@dataclass(slots=True)
-class Memos:
-    """The memos of a query. They outlive recompilation. slots_max: of each."""
-
-    slots_max: int = SLOTS_MAX
-    known: dict[object, Memo] = field(default_factory=dict)
-    texts: TextMemo = field(default_factory=TextMemo)
-
-    def of(self, expression: Expression, variables: Sequence[Variable], *, is_condition: bool) -> Memo:
-        """Return the memo of an expression."""
-        key = expression, tuple(variables), is_condition
-        found = self.known.get(key)
-        if found is None:
-            found = Memo(expression, variables, is_condition=is_condition, slots_max=self.slots_max)
-            self.known[key] = found
-        return found
-
-    def clear(self) -> None:
-        """Clear all memos."""
-        for memo in (self.texts, *self.known.values()):
-            memo.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """The output table of an operation."""
-
-    number: int
-    variables: tuple[Variable, ...]
-    certain: frozenset[Variable]
-    """Variables that every row binds."""
-    rows: float = 1.0
-    """Estimated rows."""
-    is_by_row: bool = True
-    """Whether the rows are in the order of the rows that they were explored from."""
-
-    def column(self, variable: Variable) -> int:
-        return self.variables.index(variable)
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """An operation as Python evaluates it, with those behind it that only finish its result.
-
-    operand, result    The relations that it reads and makes.
-    behind             The operation at which the program goes on."""
-
-    operand: Relation
-    result: Relation
-    behind: int
-    evaluate: Callable[[BindingTable, QueryTerms], BindingTable]
-
-
-@dataclass(slots=True)
-class Code:
-    """The operations of a program, and the memory that they point at."""
-
-    operations: list[list[int]] = field(default_factory=list)
-    data: list[Int64Array | UInt8Array] = field(default_factory=list)
-    explored: list[CompiledSteps] = field(default_factory=list)
-    values: list[tuple[Int64Array, list[tuple[Term | None, ...]]]] = field(default_factory=list)
-    """Cells of VALUES, and their terms: a program writes the ids before its first run."""
-    memos: dict[int, Memo] = field(default_factory=dict)
-    """By the operations that read them."""
-    hosts: dict[int, Host] = field(default_factory=dict)
-    """By the operations that Python may have to evaluate."""
-    tables: list[tuple[int, int, int]] = field(default_factory=list)
-    """Address, rows and columns of each table before the first operation."""
-    estimated_cells: float = 0.0
-    """Ids in the rows of all compiled plans, estimated."""
-    estimated_rows: float = 0.0
-    """Rows of all their steps, estimated."""
-
-    def table(self, rows: int = 0, columns: int = 0, address: int = 0) -> int:
-        """Return the number of a new table. address: of its rows, if no operation makes them."""
-        self.tables.append((address, rows, columns))
-        return len(self.tables) - 1
-
-    def add(
-        self,
-        code: int,
-        out: int,
-        left: int = -1,
-        right: int = -1,
-        data: Int64Array | None = None,
-        count: int = 0,
-        memo: Memo | None = None,
-        flag: int = 0,
-    ) -> None:
-        """Add an operation."""
-        address = 0
-        if data is not None:
-            self.data.append(data)
-            address = data.ctypes.data
-        if memo is not None:
-            self.memos[len(self.operations)] = memo
-        self.operations.append([code, out, left, right, address, count, 0, flag])
-
-    def block(self, arena: Arena, result: int) -> Int64Array:
-        """Return the program as the kernel takes it: head, tables, operations. result: the number of its table."""
-        head = np.zeros(layout.PROGRAM_HEAD, np.int64)
-        head[layout.PROGRAM_OPERATIONS], head[layout.PROGRAM_TABLES] = len(self.operations), len(self.tables)
-        head[layout.PROGRAM_ARENA], head[layout.PROGRAM_CELLS] = arena.address, len(arena)
-        head[layout.PROGRAM_DICTIONARIES], head[layout.PROGRAM_RESULT] = arena.dictionaries_address, result
-        parts = head, np.array(self.tables, np.int64).ravel(), np.array(self.operations, np.int64).ravel()
-        return np.concatenate(parts, dtype=np.int64)
-
-    def write_memos(self, block: Int64Array) -> None:
-        """Write the addresses of the memos into a block."""
-        first = layout.PROGRAM_HEAD + len(self.tables) * layout.TABLE_WIDTH + layout.OPERATION_MEMO
-        for operation, memo in self.memos.items():
-            block[first + operation * layout.OPERATION_WIDTH] = memo.address
 
 
 @dataclass(slots=True)
@@ -211,6 +97,8 @@ class Compiler:
     rows: int = 1
     """How many rows of arguments there are."""
     code: Code = field(default_factory=Code)
+    may_host: bool = False
+    """Whether the executor may evaluate parts."""
     _hidden: int = 0
     _dataset: Dataset = field(init=False)
     _numbers: dict[int, int] = field(init=False)
@@ -225,6 +113,12 @@ class Compiler:
     def query(self, query: Query) -> tuple[Relation, Int64Array | None]:
         """Compile a query; return its result, and the columns that are shown, None for all of them: the number of the
         row of arguments, if there are any, and the query's variables; of CONSTRUCT all variables."""
+        found = self._query(query)
+        if self.code.is_hosted:
+            raise NotCompiled("no part with an operation")
+        return found
+
+    def _query(self, query: Query) -> tuple[Relation, Int64Array | None]:
         if query.form == "describe":
             raise NotCompiled("describe")
         shown = tuple(map(Variable, query.variables))
@@ -242,6 +136,13 @@ class Compiler:
 
     def node(self, node: Node) -> Relation:
         """Compile a node of the algebra; return its solutions."""
+
+        def run(_: BindingTable, hosting: Hosting) -> BindingTable:
+            return hosting.executor.run(node)
+
+        return self._or_hosted(partial(self._node, node), partial(self._hosted_node, node, self._unit, run))
+
+    def _node(self, node: Node) -> Relation:
         match node:
             case Bgp():
                 return self._patterns(node, (), self._unit)
@@ -273,6 +174,37 @@ class Compiler:
             case Slice():
                 return self._slice(node)
         raise NotCompiled(type(node).__name__)
+
+    # --- parts that the executor evaluates ----------------------------------------------------------------------------
+
+    def _or_hosted(self, compiled: Callable[[], Relation], hosted: Callable[[], Relation]) -> Relation:
+        """Return what `compiled` does, or what `hosted` does if a part has no operation."""
+        mark = self.code.mark()
+        try:
+            return compiled()
+        except NotCompiled:
+            if not self.may_host:
+                raise
+            self.code.cut(mark)
+            return hosted()
+
+    def _hosted(self, operand: Relation, result: Relation, evaluate: Evaluate) -> Relation:
+        """Have the executor make a relation."""
+        at = len(self.code.operations)
+        self.code.add(layout.EVALUATE, result.number, operand.number)
+        self.code.hosts[at] = Host(operand, result, at + 1, evaluate)
+        return result
+
+    def _hosted_node(self, node: Node, start: Relation, evaluate: Evaluate) -> Relation:
+        """Have the executor join a relation with the solutions of a node."""
+        if isinstance(node, Service | TripleParts):
+            raise NotCompiled("a part that depends on the others")
+        new = possible_variables(node).difference(start.variables)
+        variables = *start.variables, *sorted(new, key=lambda variable: variable.name)
+        self.code.estimated_cells += start.rows * len(variables)
+        number, certain = self.code.table(0, len(variables)), start.certain | certain_variables(node)
+        is_by_row = start is self._unit
+        return self._hosted(start, Relation(number, variables, certain, start.rows, is_by_row), evaluate)
 
     # --- patterns -----------------------------------------------------------------------------------------------------
 
@@ -325,6 +257,17 @@ class Compiler:
 
     def _explored(self, node: Node, start: Relation) -> Relation:
         """Join `start` with an explorable node."""
+
+        def explore(table: BindingTable, hosting: Hosting) -> BindingTable:
+            return hosting.executor.explore(node, table)
+
+        return self._or_hosted(
+            partial(self._explored_node, node, start), partial(self._hosted_node, node, start, explore)
+        )
+
+    def _explored_node(self, node: Node, start: Relation) -> Relation:
+        if isinstance(node, PathPattern):
+            raise NotCompiled("a path")
         if not start.certain.issuperset(possible_variables(node).intersection(start.variables)):
             return self._joined(start, self._explored(node, self._unit))
         filtered = FilteredBgp.of(node)
@@ -415,8 +358,6 @@ class Compiler:
     def _optional(self, left: Relation, node: LeftJoin) -> Relation:
         """Compile an OPTIONAL for the rows of its left side."""
         condition, right = node.condition, node.right
-        if condition is not None and exists_patterns(condition):
-            raise NotCompiled("OPTIONAL with EXISTS")
         mentioned = NO_VARIABLES if condition is None else expression_variables(condition)
         start, row = self._numbered(left, mentioned_variables(right) | mentioned | frozenset(self.arguments))
         filtered, shared = FilteredBgp.of(right), possible_variables(right).intersection(start.variables)
@@ -454,14 +395,22 @@ class Compiler:
         pattern, mentioned = exists.pattern, mentioned_variables(exists.pattern)
         shared = mentioned.intersection(relation.variables)
         is_open = FilteredBgp.of(pattern) is None and not is_explorable(pattern, shared)
-        if is_open or is_row_by_row(pattern) or assigned_variables(pattern):
+        has_path = any(isinstance(part, PathPattern) for part in parts_of(pattern))  # it depends on what is substituted
+        if is_open or has_path or is_row_by_row(pattern) or assigned_variables(pattern):
             raise NotCompiled("EXISTS")
         if not relation.certain.issuperset(shared):
             raise NotCompiled("EXISTS of what may be unbound")
         return self._semijoin(relation, pattern, shared, is_anti=is_anti != exists.negated)
 
     def _minus(self, node: Minus) -> Relation:
-        left, right = self.node(node.left), node.right
+        left = self.node(node.left)
+
+        def subtract(table: BindingTable, hosting: Hosting) -> BindingTable:
+            return hosting.executor.subtracted(node, table)
+
+        return self._or_hosted(partial(self._subtracted, left, node.right), partial(self._hosted, left, left, subtract))
+
+    def _subtracted(self, left: Relation, right: Node) -> Relation:
         shared = possible_variables(right).intersection(left.variables)
         if shared.issubset(self.arguments):
             return left
@@ -486,13 +435,16 @@ class Compiler:
             exists, is_anti = part, False
             while isinstance(exists, Call) and exists.op == "!":
                 exists, is_anti = exists.arguments[0], not is_anti
+            compiled = partial(self._condition, relation, part)
             if isinstance(exists, Exists):
-                relation = self._exists(relation, exists, is_anti=is_anti)
-            else:
-                self._condition(relation, part)
+                compiled = partial(self._exists, relation, exists, is_anti=is_anti)
+            relation = self._or_hosted(compiled, partial(self._hosted_filter, relation, part))
         return relation
 
-    def _condition(self, relation: Relation, condition: Expression) -> None:
+    def _hosted_filter(self, relation: Relation, condition: Expression) -> Relation:
+        return self._hosted(relation, relation, lambda table, hosting: hosting.executor.keep(condition, table))
+
+    def _condition(self, relation: Relation, condition: Expression) -> Relation:
         keys = _keys(relation, condition)
         row: tuple[int, ...] = (layout.NO_COMPARISON, 0, -1, NO_MATCH)
         found = conditions_of([condition], frozenset(relation.variables))
@@ -510,6 +462,7 @@ class Compiler:
         memo = self.memos.of(condition, keys, is_condition=True)
         data = np.array([*row, *text, *map(relation.column, keys)], np.int64)
         self.code.add(layout.FILTER, relation.number, data=data, count=len(keys), memo=memo)
+        return relation
 
     def _extended(self, relation: Relation, variable: Variable, expression: Expression) -> Relation:
         """Add a column with the value of an expression."""
@@ -520,11 +473,22 @@ class Compiler:
             picks = [(at, 0) for at in range(len(relation.variables))] + [_pick_of(relation, expression)]
             certain |= {variable} if expression in relation.certain else NO_VARIABLES
             return self._pick(relation, picks, (*relation.variables, variable), certain)
-        keys, number = _keys(relation, expression), self.code.table()
+        number = self.code.table()
+        made = replace(relation, number=number, variables=(*relation.variables, variable))
+        return self._or_hosted(
+            partial(self._extend, relation, made, expression), partial(self._hosted_extend, relation, made, expression)
+        )
+
+    def _extend(self, relation: Relation, made: Relation, expression: Expression) -> Relation:
+        keys = _keys(relation, expression)
         memo = self.memos.of(expression, keys, is_condition=False)
         data = np.array(list(map(relation.column, keys)), np.int64)
-        self.code.add(layout.EXTEND, number, relation.number, data=data, count=len(keys), memo=memo)
-        return replace(relation, number=number, variables=(*relation.variables, variable), certain=certain)
+        self.code.add(layout.EXTEND, made.number, relation.number, data=data, count=len(keys), memo=memo)
+        return made
+
+    def _hosted_extend(self, relation: Relation, made: Relation, expression: Expression) -> Relation:
+        variable = made.variables[-1]
+        return self._hosted(relation, made, lambda table, hosting: hosting.executor.valued(variable, expression, table))
 
     def _column_of(self, relation: Relation, expression: Expression) -> tuple[Relation, Variable]:
         """Return a relation with a column for an expression, and the variable of that column."""
@@ -571,10 +535,11 @@ class Compiler:
         if any(key not in relation.variables for key in node.keys):
             raise NotCompiled("a key that nothing binds")
         if any(aggregate.argument is None and aggregate.distinct for _, aggregate in node.aggregates):
-            if len(node.aggregates) > 1:
-                raise NotCompiled("COUNT(DISTINCT *) beside other aggregates")
             named = tuple(variable for variable in relation.variables if not variable.is_blank)
-            relation = self._distinct(relation, tuple(dict.fromkeys((*self.arguments, *node.keys, *named))))
+            if len(node.aggregates) == 1:
+                relation = self._distinct(relation, tuple(dict.fromkeys((*self.arguments, *node.keys, *named))))
+            elif not self.may_host:
+                raise NotCompiled("COUNT(DISTINCT *) beside other aggregates")
         made: list[tuple[Variable, Aggregate]] = []
         for variable, aggregate in node.aggregates:
             if aggregate.argument is not None:
@@ -582,7 +547,8 @@ class Compiler:
                 made.append((variable, replace(aggregate, argument=argument)))
             else:
                 made.append((variable, aggregate))
-        pieces = [piece for variable, aggregate in made for piece in _pieces_of(variable, aggregate)]
+        is_alone = len(made) == 1
+        pieces = [piece for variable, aggregate in made for piece in _pieces_of(variable, aggregate, is_alone=is_alone)]
         keys, operand, at = (*self.arguments, *node.keys), relation, len(self.code.operations)
         cells = [cell for piece in pieces for cell in (piece.code, piece.column(operand))]
         data = np.array([len(keys), len(pieces), *map(operand.column, keys), *cells], np.int64)
@@ -592,7 +558,9 @@ class Compiler:
         relation = Relation(number, found, operand.certain.intersection(keys), operand.rows, operand.is_by_row)
         if self.arguments and not node.keys:
             parts = [(piece.variable, piece.aggregate) for piece in pieces]
-            self.code.hosts[at] = Host(operand, relation, at + 1, lambda table, terms: group(table, keys, parts, terms))
+            self.code.hosts[at] = Host(
+                operand, relation, at + 1, lambda table, hosting: group(table, keys, parts, hosting.terms)
+            )
             relation = self._of_each_argument(relation, [piece.of_nothing for piece in pieces])
         for variable, aggregate in made:
             if _is_mean(aggregate):
@@ -600,7 +568,9 @@ class Compiler:
         relation = self._projected(relation, (*keys, *(variable for variable, _ in made)))
         if at not in self.code.hosts:
             behind = len(self.code.operations)
-            self.code.hosts[at] = Host(operand, relation, behind, lambda table, terms: group(table, keys, made, terms))
+            self.code.hosts[at] = Host(
+                operand, relation, behind, lambda table, hosting: group(table, keys, made, hosting.terms)
+            )
         return relation
 
     def _of_each_argument(self, relation: Relation, of_nothing: list[int]) -> Relation:
@@ -625,8 +595,8 @@ class Compiler:
         data = np.array([*head, *columns, *map(relation.column, ties)], np.int64)
         number, parts = self.code.table(), self.arguments[:1]
 
-        def sort(table: BindingTable, terms: QueryTerms) -> BindingTable:
-            found = order_by(table, by, terms, ties=table.columns_of(ties))
+        def sort(table: BindingTable, hosting: Hosting) -> BindingTable:
+            found = order_by(table, by, hosting.terms, ties=table.columns_of(ties))
             return found.take(stable_order(found.columns_of(parts))) if parts else found
 
         sorted_rows, at = replace(relation, number=number), len(self.code.operations)
@@ -708,8 +678,9 @@ def _is_mean(aggregate: Aggregate) -> bool:
     return aggregate.name == "AVG" and not aggregate.distinct
 
 
-def _pieces_of(variable: Variable, aggregate: Aggregate) -> list[_Piece]:
-    """Return the aggregates of the kernel that make up an aggregate of a variable."""
+def _pieces_of(variable: Variable, aggregate: Aggregate, *, is_alone: bool) -> list[_Piece]:
+    """Return the aggregates of the kernel that make up an aggregate of a variable. is_alone: there is no other; the
+    rows of COUNT(DISTINCT *) are distinct then."""
     name, is_distinct = aggregate.name, aggregate.distinct
     if _is_mean(aggregate):
         total, count = _parts_of_mean(variable)
@@ -719,7 +690,9 @@ def _pieces_of(variable: Variable, aggregate: Aggregate) -> list[_Piece]:
         ]
     if name == "COUNT":
         code = layout.COUNT_DISTINCT if is_distinct else layout.COUNT_TERMS
-        return [_Piece(variable, aggregate, layout.COUNT_ROWS if aggregate.argument is None else code)]
+        if aggregate.argument is None:
+            code = layout.HOSTED if is_distinct and not is_alone else layout.COUNT_ROWS
+        return [_Piece(variable, aggregate, code)]
     if name == "SUM":
         return [_Piece(variable, aggregate, layout.HOSTED if is_distinct else layout.SUM)]
     of_nothing = _EMPTY if name == "GROUP_CONCAT" else ZERO if name == "AVG" else UNBOUND

@@ -11,25 +11,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from wukongs.csparql.algebra import Query
+from wukongs.csparql.algebra import Call, Query
+from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Variable
+from wukongs.csparql.walk import parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import within
+from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import Limits
+from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled import Columns, Windows, Workspace
 from wukongs.query.plans.dataset import Resolve
 from wukongs.query.plans.plan_layout import DONE
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs import program_layout as layout
 from wukongs.query.programs.arena import Arena
-from wukongs.query.programs.compile import Code, Compiler, Memos, NotCompiled, Relation
+from wukongs.query.programs.compile import Compiler
+from wukongs.query.programs.hosting import Hosting
 from wukongs.query.programs.memo import SLOTS_MAX, Memo
+from wukongs.query.programs.operations import Code, Memos, NotCompiled, Relation
 from wukongs.query.programs.program_kernels import run_programs
 from wukongs.query.programs.text_kernels import texts_size
 from wukongs.query.refusals import REFUSED, Refusals
@@ -80,6 +87,12 @@ class Program:
     arguments: tuple[Variable, ...] = ()
     """The columns of rows of arguments, for each of which the query is answered: the first is their number, from 0."""
     bounds: Bounds = Bounds()  # noqa: RUF009
+    may_host: bool = False
+    """Whether the executor may evaluate parts of the query."""
+    paths: KeptPaths | None = None
+    """The paths that are kept from run to run."""
+    has_hosted: bool = False
+    """Whether the executor has evaluated a part in the last run."""
     is_refused: bool = False
     """Whether the query has a part without an operation."""
     _code: Code | None = None
@@ -112,6 +125,8 @@ class Program:
 
     def __post_init__(self) -> None:
         self._memos = Memos(self.bounds.slots)
+        if self.may_host and any(isinstance(one, Call) and one.op in PER_ROW for one in parts_of(self.query.pattern)):
+            self.may_host = False  # which value a row draws depends on all columns of the rows
 
     def run(
         self,
@@ -133,7 +148,7 @@ class Program:
         may_evaluate : bool              Whether expressions may be evaluated.
 
         Raises QueryTimeout."""
-        self.ready_version = -1
+        self.ready_version, self.has_hosted = -1, False
         if self.is_refused or not self._refusals.passed():
             return None
         if self._version != self.windows.table.version and not self._renew(1 if rows is None else len(rows)):
@@ -151,7 +166,7 @@ class Program:
         self.arena.read_by(reader)
         used = self._write_values(terms) if self._code.values and not self._has_values else None
         epoch = self.registry.release_count + 1
-        own, count, size = None, 0, 0
+        own, hosting, count, size = None, None, 0, 0
         for stops in range(STOPS_MAX):
             began_s = time.perf_counter()
             with wrapping():
@@ -180,8 +195,11 @@ class Program:
                 with within(own):
                     if status == layout.MEMO_MISS:
                         self._fill_memo(self._code.memos[at], read, used, epoch)
-                    elif not self._evaluate(at, read, used):
-                        break
+                    else:
+                        hosting = hosting or Hosting(used, partial(self._executor, own))
+                        if not self._evaluate(at, read, hosting):
+                            break
+                        self.has_hosted = hosting.has_executor
             except BudgetExceeded:  # the executor may need less, or names the operator
                 break
             size += used.computed_size - computed
@@ -216,7 +234,7 @@ class Program:
 
     def _terms_of(self, terms: QueryTerms) -> QueryTerms:
         """Return the terms of this execution, with all computed terms."""
-        self._terms = terms if self._terms is None else self._terms.renewed(terms.reader)
+        self._terms = terms if self._terms is None else self._terms.renewed(terms.reader, terms.moment)
         return self._terms
 
     def _write_values(self, terms: Callable[[], QueryTerms]) -> QueryTerms:
@@ -247,13 +265,18 @@ class Program:
             return self._rows
         return self.arena.at(address, count * width).reshape(count, width).copy()
 
-    def _evaluate(self, at: int, rows: Int64Array, terms: QueryTerms) -> bool:
+    def _executor(self, limits: Limits, terms: QueryTerms) -> Executor:
+        """Return the executor of parts of the query, over the windows of now."""
+        dataset, _ = self.windows.dataset(self.query.dataset, self.resolve)
+        return Executor(dataset, terms, limits, self.plans, in_order=True, paths=self.paths)
+
+    def _evaluate(self, at: int, rows: Int64Array, hosting: Hosting) -> bool:
         """Do what an operation does, in the place of the kernel; return False if the arena is full.
 
         rows : int64[n, columns]   What it reads."""
         assert self._code is not None, self.query
         host, block = self._code.hosts[at], self._block
-        found = host.evaluate(BindingTable(host.operand.variables, tuple(rows.T), len(rows)), terms)
+        found = host.evaluate(BindingTable(host.operand.variables, tuple(rows.T), len(rows)), hosting)
         begin, width = int(block[layout.PROGRAM_USED]), len(host.result.variables)
         end = begin + found.length * width
         if end > len(self.arena):
@@ -290,7 +313,8 @@ class Program:
         self._has_values, self._rows = False, None
         given = self.query.dataset, self.windows, self.resolve, self.plans, self.workspace
         try:
-            compiler = Compiler(*given, self._memos, self._wanted, self.arguments, rows, code)
+            may_host = self.may_host and not self.arguments
+            compiler = Compiler(*given, self._memos, self._wanted, self.arguments, rows, code, may_host)
             self._result, self.shown = compiler.query(self.query)
         except NotCompiled:
             self.is_refused = True

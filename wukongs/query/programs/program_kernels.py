@@ -33,6 +33,7 @@ from wukongs.query.programs.memo_kernels import look_up
 from wukongs.query.programs.program_layout import (
     BESIDE,
     COMPARED_MAX,
+    EVALUATE,
     EXPLORE,
     EXTEND,
     FALL_BACK,
@@ -42,6 +43,7 @@ from wukongs.query.programs.program_layout import (
     FOUND_ROWS,
     FOUND_STATUS,
     GROUP,
+    HOST,
     JOIN,
     MEMO_MISS,
     NO_COMPARISON,
@@ -338,6 +340,8 @@ def run_operation(operation, tables, head):
         return group_rows(operation, tables, head)
     if code == SORT:
         return sort_rows(operation, tables, head)
+    if code == EVALUATE:
+        return HOST
     assert code == JOIN
     return join_tables(operation, tables, head)
 

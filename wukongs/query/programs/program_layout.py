@@ -117,6 +117,9 @@ JOIN = 9
 row) and check (one that a row may leave unbound) its two columns; of each column of OUT those of LEFT and RIGHT, -1 for
 none. COUNT: the columns of OUT."""
 
+EVALUATE = 10
+"""Python makes OUT of LEFT."""
+
 # A pick: int64[PICK_WIDTH]: where a cell of a row comes from.
 PICK_COLUMN = 0
 """A column of LEFT; PICK_TERM; PICK_NUMBER; of BESIDE also PICK_RIGHT - column of RIGHT."""

@@ -104,10 +104,10 @@ class QueryTerms:
         """The characters of the texts that were given ids; one list for all that share them."""
         self._ids: dict[str, int] = {}
 
-    def renewed(self, reader: DataTexts) -> QueryTerms:
+    def renewed(self, reader: DataTexts, moment: Moment | None = None) -> QueryTerms:
         """Return the terms of the next execution of the same query, which has all that were computed before under the
-        same ids. reader: the texts as they are then."""
-        found = QueryTerms(self._registry, reader, self.moment)
+        same ids. reader: the texts as they are then; moment: of that execution, by default the same."""
+        found = QueryTerms(self._registry, reader, moment or self.moment)
         if len(self._ids) > 2 * len(self._computed) + INLINED_MAX:
             self._ids = {text: term for text, term in self._ids.items() if term in self._computed}
         found._computed, found._ids, found._computed_size = self._computed, self._ids, self._computed_size
