@@ -3,8 +3,8 @@
 Patterns are planned as the executor plans them, and explored from the rows that they join with. Other parts, and
 parts that share a variable with rows that may leave it unbound, are evaluated alone and joined. What has no operation
 of its own is hosted, if the program may be: the executor evaluates that part, and the program goes on with its rows.
-These are paths, GRAPH blocks that are evaluated graph by graph, NOW, some EXISTS, expressions of many variables. Else
-NotCompiled names the part, and the executor evaluates the whole query.
+Paths are hosted, GRAPH blocks that are evaluated graph by graph, NOW, some EXISTS, expressions of many variables.
+NotCompiled names the part if that may not be, and the executor evaluates the whole query.
 """
 
 from __future__ import annotations
