@@ -1,8 +1,8 @@
 """From the algebra of a query to the operations of a program.
 
 Patterns are planned as the executor plans them, and explored from the rows that they join with. Other parts, and
-parts that share a variable with rows that may leave it unbound, are evaluated alone and joined. What has no operation
-of its own is hosted, if the program may be: the executor evaluates that part, and the program goes on with its rows.
+parts that share a variable with rows that may leave it unbound, are evaluated alone and joined. A part without an
+operation is hosted, if the program may have such: the executor evaluates it, and the program goes on with its rows.
 Paths are hosted, GRAPH blocks that are evaluated graph by graph, NOW, some EXISTS, expressions of many variables.
 NotCompiled names the part if that may not be, and the executor evaluates the whole query.
 """
