@@ -318,19 +318,45 @@ def make_stored(rng: random.Random) -> Plan:
 
 
 def make_paths(rng: random.Random) -> Plan:
-    clauses = [clause_of(rng, (5, 10, 20), rng.choice([0.0, 0.5])) for _ in range(2)]
-    nodes = rng.choice([60, 120])
-    queries = []
-    for number in range(3):
-        clause = rng.choice(clauses)
+    def make(clause: Clause, number: int) -> Asked:
         path = rng.choice([":knows+", ":knows+", ":knows", "(:knows|:likes)+", ":likes/:knows+", "(:knows/:likes)+"])
         both = f"?a {path} ?b ."
         pattern = rng.choice([both, both, f":n{rng.randrange(9)} {path} ?b .", f"?a {path} :n1 ."])
         where = within(rng, clause, pattern)
         variables = [name for name in ("?a", "?b") if name in where]
         output = rng.choice(["QUERY", "QUERY", "QUERY", "ISTREAM"])
-        queries.append(Asked(f"q{number}", clause, " ".join(variables), where, output=output))
-    plan = Plan(queries, links(rng, 30, rng.choice([3, 6]), nodes), forced=forced(rng))
+        return Asked(f"q{number}", clause, " ".join(variables), where, output=output)
+
+    return path_life(rng, make, forced(rng))
+
+
+def make_hosted(rng: random.Random) -> Plan:
+    """Programs with parts that the executor evaluates: paths from rows, EXISTS in expressions."""
+
+    def exists(clause: Clause, number: int) -> Asked:
+        return existing(rng, clause, number, "QUERY")
+
+    def paths(clause: Clause, number: int) -> Asked:
+        path = rng.choice([":knows+", ":knows*", ":knows?", "(:knows|:likes)+", "^:knows/:likes*"])
+        pattern = rng.choice([f"?a :likes ?b . ?b {path} ?c .", f"?b :likes ?a . ?c {path} ?b ."])
+        where = within(rng, clause, pattern)
+        where += rng.choice(["", " FILTER(?c != ?a)", " FILTER(STR(?c) > STR(?b))"])
+        if rng.random() < 0.5:
+            return Asked(f"q{number}", clause, "?a (COUNT(DISTINCT ?c) AS ?n)", where, "GROUP BY ?a")
+        return Asked(f"q{number}", clause, "DISTINCT ?a ?c", where)
+
+    unkept = forced(rng, 0.0, 0.9)
+    if rng.random() < 0.5:
+        return sensor_life(rng, exists, unkept, (1, 2, 3), 3)
+    return path_life(rng, paths, unkept)
+
+
+def path_life(rng: random.Random, make: Callable[[Clause, int], Asked], constants: list[tuple[Any, str, Any]]) -> Plan:
+    """Return a life of queries over links."""
+    clauses = [clause_of(rng, (5, 10, 20), rng.choice([0.0, 0.5])) for _ in range(2)]
+    nodes = rng.choice([60, 120])
+    queries = [make(rng.choice(clauses), number) for number in range(3)]
+    plan = Plan(queries, links(rng, 30, rng.choice([3, 6]), nodes), forced=constants)
     if any(query.clause.reads_stored for query in queries):
         known = [(iri(f"n{rng.randrange(nodes)}"), iri("knows"), iri(f"n{rng.randrange(nodes)}")) for _ in range(20)]
         plan.updates[0] = [], known
@@ -507,6 +533,7 @@ MIXES: dict[str, Mix] = {
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.PROGRAM,), 3),
     "program": Mix(make_program, (M.PROGRAM, M.TOGETHER, M.DIRECT), 4),
+    "hosted": Mix(make_hosted, (M.HOSTED,), 2),
     "together": Mix(make_together, (M.TOGETHER, M.DIRECT), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 3),

@@ -10,6 +10,7 @@ import wukongs
 from tests.clusters import PATIENT, QUICK_PULSE_S, cluster
 from tests.engine_helpers import A as S
 from tests.engine_helpers import at
+from tests.unit.cluster.wires import until
 from wukongs.cluster.node_payloads import Registration, read_registration
 from wukongs.errors import AccessError
 from wukongs.live.query_source import QuerySource
@@ -74,8 +75,8 @@ def test_a_query_keeps_its_graphs_at_whichever_node() -> None:
         only = ["http://ex/g0", S]
         query = nodes[1].engine._seeing(only).register(text)
         for node in nodes:
-            names = [one.name for one in node.engine._seeing(only).queries()]
-            assert (names, node.engine._seeing(["http://ex/g0"]).queries()) == (["q"], [])
+            until(lambda node=node: [one.name for one in node.engine._seeing(only).queries()] == ["q"])
+            assert node.engine._seeing(["http://ex/g0"]).queries() == []
         stream.push([at("a", 100)])
         stream.advance(1000)
         assert [row[1] for row in next(iter(query.results(timeout_s=60))).texts()] == ["<a:0>"]
