@@ -54,7 +54,7 @@ from tests.fuzzing.window_queries import (
     within,
 )
 from wukongs.incremental import cuts, maintained
-from wukongs.live import answering, joined_queries
+from wukongs.live import answering, joined_queries, query_firings, query_windows
 from wukongs.query.mechanisms import Mechanism as M
 from wukongs.query.paths import kept_paths
 from wukongs.query.plans import deltas
@@ -351,6 +351,24 @@ def make_hosted(rng: random.Random) -> Plan:
     return path_life(rng, paths, unkept)
 
 
+def make_slow(rng: random.Random) -> Plan:
+    """Queries that count as slow, and are no programs."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        kind = rng.randrange(4)
+        if kind == 0:
+            return existing(rng, clause, number, "QUERY")
+        if kind == 1:
+            return aggregated(rng, clause, number, "QUERY")
+        variables, where = rng.choice([pairs, beyond, layered])(rng, clause)
+        head = rng.choice(["DISTINCT ", "", ""]) + " ".join(variables)
+        return Asked(f"q{number}", clause, head, where, is_computed=True)
+
+    constants = [*forced(rng, 0.0, 0.9), (query_windows, "ARENA_CELLS", 1 << 62)]
+    constants += [(query_firings, "SLOW_US", rng.choice([-1.0, -1.0, 2000.0])), (query_firings, "SLOW_COUNT", 1)]
+    return sensor_life(rng, make, constants, (1, 2, 3), 3)
+
+
 def path_life(rng: random.Random, make: Callable[[Clause, int], Asked], constants: list[tuple[Any, str, Any]]) -> Plan:
     """Return a life of queries over links."""
     clauses = [clause_of(rng, (5, 10, 20), rng.choice([0.0, 0.5])) for _ in range(2)]
@@ -533,6 +551,7 @@ MIXES: dict[str, Mix] = {
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.PROGRAM,), 3),
     "program": Mix(make_program, (M.PROGRAM, M.TOGETHER, M.DIRECT), 4),
+    "slow": Mix(make_slow, (M.APART, M.EXECUTOR), 2),
     "hosted": Mix(make_hosted, (M.HOSTED,), 2),
     "together": Mix(make_together, (M.TOGETHER, M.DIRECT), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),

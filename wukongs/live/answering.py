@@ -23,7 +23,7 @@ from wukongs.live.windows import firing_step
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, constructed, modified, within
 from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows
-from wukongs.query.limits import Limits, limits_of
+from wukongs.query.limits import Limits, limits_of, scheduled
 from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.memory import Kind
 from wukongs.query.paths.kept_paths import KeptPaths
@@ -86,13 +86,14 @@ class Answering:
         rows is all that it shares."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
-        self._may_be_direct = (
-            group is None
-            and query.form in ("select", "ask")
-            and not (reporter.looks_at_contents or reporter.leaves_out or self.is_of_moment or windows.is_filtered)
-        )
+        self._is_own = group is None and not (reporter.looks_at_contents or reporter.leaves_out)
+        """Whether a firing is reported by itself, whatever others have found."""
+        is_steady = not (self.is_of_moment or windows.is_filtered)
+        self._may_be_direct = self._is_own and query.form in ("select", "ask") and is_steady
         self.is_direct = False
         """Whether the next firing can report the rows of its program as they are."""
+        self.was_apart = False
+        """Whether the executor has found the last answer alone, of nothing but what the firing has read."""
         self._used: Used = set()
         """The mechanisms that have taken part in the answer under way, but for those that its paths note."""
 
@@ -153,6 +154,33 @@ class Answering:
             firing.path_changes = self.windows.path_changes(at_ms, is_known and self._paths.is_wanted)
         return firing
 
+    @property
+    def may_be_apart(self) -> bool:
+        """Whether firings depend on nothing but what they read, and may run in the slow lane."""
+        return self._is_own and self._paths is None
+
+    def pick_apart(self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None) -> Firing:
+        """Do as `pick` for a firing in the slow lane: the executor evaluates it, and no rows are kept meanwhile."""
+        if self.maintained is not None:
+            self.windows.keep_nothing(self.maintained)
+        firing = Firing(query, at_ms, reading, picked.reader, None, None, stretch, is_apart=True)
+        firing.cached = None if reading.error is not None else self._cached(reading)
+        return firing
+
+    def answer_apart(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
+        """Do as `answer` for a firing in the slow lane. Called by its thread."""
+        cached = firing.cached
+        if cached is not None and cached.answered is not None and not self._has_own_rows:
+            firing.is_repeated = True
+            return cached.answered, {Mechanism.CACHED}
+        terms, limits = self._terms_of(firing), scheduled(self._limits())
+        scope = self._scope(firing)
+        found = answer(self.query, firing.dataset, terms, limits, self.plans, scope=scope, in_order=True)
+        if cached is not None:
+            self._keep(firing, cached, found, terms)
+        self.plans.renew()
+        return (found, terms), {Mechanism.EXECUTOR, Mechanism.APART}
+
     def pick_directly(self, versions: Hashable) -> tuple[CachedAnswer, Program | None]:
         """Return the answer of a direct firing, and the program that finds it; None as in QueryFirings.pick_directly.
 
@@ -195,7 +223,7 @@ class Answering:
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
         """Return what the firing reports of its answer, and what reads its terms. Small windows take some microseconds,
         so nothing is looked at here that a firing by one kernel does not need."""
-        self.is_direct = False
+        self.is_direct = self.was_apart = False
         if firing.is_repeated and (repeated := self._repeated(firing)) is not None:
             return repeated
         reporter, maintained = self.reporter, firing.maintained
@@ -382,6 +410,7 @@ class Answering:
         )
         if self.maintained is not None and firing.plans is not None:
             self.maintained.estimate()
+        self.was_apart = not kept and self.may_be_apart
         return found
 
 

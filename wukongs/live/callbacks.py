@@ -298,7 +298,7 @@ class Caller:
     ) -> None:
         self.cursor = cursor
         self._callbacks, self._on_result, self._counts = callbacks, on_result, counts
-        self._is_inline = isinstance(on_result, Inline)
+        self.is_inline = isinstance(on_result, Inline)
         self._is_queued = False
         self._is_closed = False
         self._failed = FailedCalls()
@@ -317,7 +317,7 @@ class Caller:
         """Called with the log's lock held."""
         if not self._is_queued and not self._is_closed and self.cursor.has_more:
             self._is_queued = True
-            self._callbacks.submit(self._report, is_inline=self._is_inline)
+            self._callbacks.submit(self._report, is_inline=self.is_inline)
 
     def _report(self) -> None:
         cursor, taken = self.cursor, None

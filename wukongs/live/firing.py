@@ -42,6 +42,13 @@ class Firer(Protocol):
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window."""
 
+    @property
+    def waits_for_lane(self) -> bool:
+        """Whether its next firing, which is due, is to be picked behind those in the slow lane."""
+
+    def note_apart(self) -> None:
+        """Record that the first of its firings in the slow lane has been reported. Called with the lock held."""
+
 
 @dataclass(frozen=True, slots=True)
 class Picked:
@@ -68,7 +75,8 @@ class Firing:
     is_repeated       Another firing has found that answer, or is about to.
     program           What finds its answer over that table, from the second firing on.
     rows              int64[columns, n]: what the program has found, if it was run with others.
-    joint_us          Its share of the time of that run."""
+    joint_us          Its share of the time of that run.
+    is_apart          It is run in the slow lane (slow_lane.py)."""
 
     query: Firer
     at_ms: int
@@ -83,6 +91,7 @@ class Firing:
     program: Program | None = None
     rows: Int64Array | None = None
     joint_us: float = 0.0
+    is_apart: bool = False
 
     @property
     def last_ms(self) -> int:

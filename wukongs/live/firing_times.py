@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
 
 from wukongs.live.core import Core
@@ -20,7 +21,8 @@ class FiringTimes:
     next_ms: the next firing; of a query without step_ms, the earliest time that it may have. None: not known yet.
     made: the stream that it makes, once another query of this engine reads it, or if it was declared before.
     is_firing: a firing was picked, and has not been reported yet.
-    picked_ms: the last that was picked."""
+    picked_ms: the last that was picked, the first one that was not reported if there are several.
+    apart: the times of the firings in the slow lane that were not reported yet, in order."""
 
     def __init__(
         self, core: Core, made_streams: MadeStreams, text: QueryText, from_ms: int | None, moved: Callable[[], None]
@@ -35,6 +37,22 @@ class FiringTimes:
         self.is_closed = False
         self.is_firing = False
         self.picked_ms = -LAST_MS
+        self.apart: deque[int] = deque()
+
+    def pick(self, at_ms: int, *, is_apart: bool) -> None:
+        """Note that the firing at a time was picked. is_apart: for the slow lane."""
+        if not self.apart:
+            self.picked_ms = at_ms
+        if is_apart:
+            self.apart.append(at_ms)
+        self.is_firing = True
+
+    def report_apart(self) -> None:
+        """Note that the first firing in the slow lane was reported."""
+        self.apart.popleft()
+        self.is_firing = bool(self.apart)
+        if self.apart:
+            self.picked_ms = self.apart[0]
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""

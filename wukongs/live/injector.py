@@ -26,6 +26,7 @@ from wukongs.live.joint_firings import FIRINGS_MAX, DirectFirings, DueFirings, r
 from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
+from wukongs.live.slow_lane import SlowLane
 from wukongs.live.stream_state import FOREVER_MS, FRAGMENT_BYTES_PER_TUPLE, StreamState
 from wukongs.live.tracing import LISTENING
 from wukongs.live.work_loop import WorkLoop
@@ -92,6 +93,7 @@ class Injector:
         """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
         self._loop = WorkLoop(core)
+        self._lane = SlowLane(core, _weakly(self.wake), _weakly_failing(self._fail))
         self._step_count = 0
         self._left: DueFirings | None = None
         """Firings that a caller's turn has picked and left to the engine's thread."""
@@ -214,7 +216,7 @@ class Injector:
     @property
     def progress(self) -> tuple[bool, int]:
         """Whether there is work to do, and how often the thread has turned to some."""
-        return self._loop.is_busy, self._step_count
+        return self._loop.is_busy or self._lane.is_busy, self._step_count
 
     def settle(self, timeout_s: float | None) -> None:
         """Wait until all closed stream batches are visible and all due windows are reported.
@@ -237,7 +239,7 @@ class Injector:
             self._core.check_is_open()
 
     def _is_unsettled(self) -> bool:
-        return self._loop.is_busy or self.callbacks.is_busy or self.made.is_sending
+        return self._loop.is_busy or self._lane.is_busy or self.callbacks.is_busy or self.made.is_sending
 
     def catch_up(self, *, is_ahead: bool = False) -> None:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
@@ -284,6 +286,7 @@ class Injector:
     def stop(self) -> None:
         """End the thread. Called without the lock, after the engine was marked closed."""
         self._loop.stop()
+        self._lane.stop()
         self.callbacks.stop()
 
     def _work(self, until_s: float) -> bool:
@@ -313,9 +316,16 @@ class Injector:
             firings, is_done, self._left = self._left, False, None
             if firings is None:
                 with self._core.lock:
-                    firings, is_done = self._step()
+                    waits = any(query.waits_for_lane for query in self._lane.queries)
+                    if not waits:
+                        firings, is_done = self._step()
+                if waits and until_s < inf:
+                    return False
+                if waits:
+                    self._lane.wait()
+                    continue
             self._call_inline()
-            if firings is not None and until_s < inf and not firings.are_quick:
+            if firings is not None and until_s < inf and not (firings.are_quick and self._lane.has_room):
                 self._left = firings
                 return False
             if firings is not None:
@@ -365,6 +375,9 @@ class Injector:
         for firing in firings:
             query = firing.query
             if query.is_closed:
+                continue
+            if firing.is_apart:
+                self._lane.put(firing, due_at_s)
                 continue
             if not (query.is_quick or firing.rows is not None):
                 self.callbacks.hand_over()
@@ -631,6 +644,18 @@ def _weakly(method: Callable[[], None]) -> Callable[[], None]:
         found = held()
         if found is not None:
             found()
+
+    return call
+
+
+def _weakly_failing(method: Callable[[BaseException], None]) -> Callable[[BaseException], None]:
+    """Do as _weakly, for an error."""
+    held = WeakMethod(method)
+
+    def call(error: BaseException) -> None:
+        found = held()
+        if found is not None:
+            found(error)
 
     return call
 

@@ -34,11 +34,14 @@ from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import tick_sn
+from wukongs.store.term_ids import HASH_BITS
 from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 QUICK_US = 5000.0
 """A firing of less microseconds may come before windows of others are handed over."""
+SLOW_US, SLOW_COUNT = 50_000.0, 2
+"""A query is slow once so many of its firings, one after the other, have taken so many microseconds."""
 
 
 class DirectWindows(Protocol):
@@ -101,6 +104,8 @@ class QueryFirings:
         self.log, self._counts = readers.log, readers.counts
         self._took_us = inf
         """How long the last firing took, whatever came of it."""
+        self._slow_count = 0
+        """How many of the last firings were slow, one after the other, and depend on nothing but what they read."""
 
     @property
     def _text(self) -> QueryText:
@@ -127,6 +132,27 @@ class QueryFirings:
     def is_quick(self) -> bool:
         """Implement Firer.is_quick."""
         return self._took_us < QUICK_US
+
+    @property
+    def may_be_apart(self) -> bool:
+        """Whether its firings may run in the slow lane: they are its own, and nobody waits for them. Called with the
+        lock held."""
+        core, times, text = self._core, self._times, self._times.text
+        is_alone = times.made is None and text.step_ms is not None and not self._readers.is_inline
+        is_own = core.query_log is None and core.replayed_to is None
+        has_ids = core.registry.hash_bits == HASH_BITS  # with fewer, released ids become those of others
+        return is_alone and is_own and has_ids and text.answering.may_be_apart
+
+    @property
+    def waits_for_lane(self) -> bool:
+        """Implement Firer.waits_for_lane: a change is made before it, or it may not run there."""
+        is_behind = self._changes.is_any or not self.may_be_apart
+        return is_behind and bool(self._times.apart) and self._times.due() is not None
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its next firing runs in the slow lane. Called with the lock held."""
+        return bool(self._times.apart) or (self._slow_count >= SLOW_COUNT and self.may_be_apart)
 
     def is_skipped(self, at_ms: int) -> bool:
         """Return whether the firing at a time is left out: the query is paused, or its slices are gone; or the window
@@ -214,6 +240,7 @@ class QueryFirings:
         self.company()  # so that it is compiled if it can be: others take long, and may wait
         return (
             self._text.answering.compiled is not None
+            and not self.is_apart
             and self._times.made is None
             and self._text.windows.is_apart_from(come, at_ms)
         )
@@ -222,7 +249,8 @@ class QueryFirings:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
-        is_compiled = self._text.answering.compiled is not None
+        is_apart = self.is_apart
+        is_compiled = self._text.answering.compiled is not None and not is_apart
         reading = picked.readings.get(self._text.beat) if is_compiled else None
         if reading is None:
             reading = self._text.windows.read(at_ms, is_compiled=is_compiled)
@@ -245,10 +273,12 @@ class QueryFirings:
         ):
             self._text.reporter.go_on_no_more()
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
-        self._times.is_firing, self._times.picked_ms = True, at_ms
+        self._times.pick(at_ms, is_apart=is_apart)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self._text.step_ms or 1, self._text.windows.places(at_ms))
+        if is_apart:
+            return self._text.answering.pick_apart(self, at_ms, reading, picked, stretch)
         return self._text.answering.pick(self, at_ms, reading, picked, stretch)
 
     # --- direct firings (joint_firings.py) ----------------------------------------------------------------------------
@@ -256,7 +286,7 @@ class QueryFirings:
     @property
     def is_direct(self) -> bool:
         """Whether the next firing can be a direct one. Called with the lock held."""
-        return self._times.text.answering.is_direct and not self._times.is_paused
+        return self._times.text.answering.is_direct and not (self._times.is_paused or self._times.apart)
 
     def is_alone(self, at_ms: int, picked: Picked) -> bool:
         """Return whether the slices of a direct firing are held, and no later firing that is due has its answer.
@@ -334,9 +364,17 @@ class QueryFirings:
         try:
             self._run(firing, due_at_s)
         finally:
-            self._times.is_firing = False
+            if not firing.is_apart:
+                self._times.is_firing = False
             self._took_us = firing.joint_us + (time.perf_counter() - started_s) * 1e6
+            if not firing.is_repeated:
+                is_slow = self._took_us > SLOW_US and (firing.is_apart or self._text.answering.was_apart)
+                self._slow_count = self._slow_count + 1 if is_slow else 0
         self._core.unread.end_full()
+
+    def note_apart(self) -> None:
+        """Implement Firer.note_apart."""
+        self._times.report_apart()
 
     def _run(self, firing: Firing, due_at_s: float) -> None:
         started_s = time.perf_counter()
@@ -438,7 +476,8 @@ class QueryFirings:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        (found, reader), used = self._text.answering.answer(firing)
+        answering = self._text.answering
+        (found, reader), used = answering.answer_apart(firing) if firing.is_apart else answering.answer(firing)
         self._counts.count_found(used, firing.count)
         if not self._text.reporter.is_reported(found):
             return None

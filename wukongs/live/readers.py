@@ -84,6 +84,11 @@ class Readers:
                 self._groups[name] = self._durable_cursor(name, come)
 
     @property
+    def is_inline(self) -> bool:
+        """Whether the thread that fires calls on_result itself."""
+        return self._caller is not None and self._caller.is_inline
+
+    @property
     def had_ms(self) -> int:
         """The time up to which all have read the windows before a restart, or have them."""
         had_ms = self.own.had_ms
