@@ -157,7 +157,7 @@ class Answering:
     @property
     def may_be_apart(self) -> bool:
         """Whether firings depend on nothing but what they read, and may run in the slow lane."""
-        return self._is_own and self._paths is None
+        return self._is_own and self._paths is None and self.query.form in ("select", "ask")
 
     def pick_apart(self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None) -> Firing:
         """Do as `pick` for a firing in the slow lane: the executor evaluates it, and no rows are kept meanwhile."""
@@ -170,9 +170,9 @@ class Answering:
     def answer_apart(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
         """Do as `answer` for a firing in the slow lane. Called by its thread."""
         cached = firing.cached
-        if cached is not None and cached.answered is not None and not self._has_own_rows:
+        if cached is not None and cached.answered is not None:
             firing.is_repeated = True
-            return cached.answered, {Mechanism.CACHED}
+            return cached.answered, {Mechanism.CACHED, Mechanism.APART}
         terms, limits = self._terms_of(firing), scheduled(self._limits())
         scope = self._scope(firing)
         found = answer(self.query, firing.dataset, terms, limits, self.plans, scope=scope, in_order=True)

@@ -203,7 +203,7 @@ class ContinuousQuery:
                 return
             if self.times.made is not None and self._core.query_log is not None:
                 self._schedule.catch_up()  # until the other nodes have what it has made
-            if not self.changes.make_after_due(self._close_whole, CLOSE_S):
+            if not self.changes.make_after_due(self._close_whole, CLOSE_S, is_last=True):
                 self._close_whole(None)
         if self._core.query_log is not None:
             self._core.query_log.drop_unread((self.name, *self.text.states))

@@ -44,7 +44,7 @@ class Firer(Protocol):
 
     @property
     def waits_for_lane(self) -> bool:
-        """Whether its next firing, which is due, is to be picked behind those in the slow lane."""
+        """Whether its next firing, which is due, may not run in the slow lane, where others wait before it."""
 
     def note_apart(self) -> None:
         """Record that the first of its firings in the slow lane has been reported. Called with the lock held."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from wukongs.live.core import Core
 from wukongs.live.made_streams import Made, MadeStreams
@@ -11,6 +12,15 @@ from wukongs.live.query_text import QueryText
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import LAST_MS
 from wukongs.live.windows import Watermark, covered_ms, firing_period, first_firing, first_multiple, stored_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A firing in the slow lane: its time, the text of the query there, and what is to be done once it is reported."""
+
+    at_ms: int
+    text: QueryText
+    then: list[Callable[[], object]] = field(default_factory=list)
 
 
 class FiringTimes:
@@ -22,7 +32,7 @@ class FiringTimes:
     made: the stream that it makes, once another query of this engine reads it, or if it was declared before.
     is_firing: a firing was picked, and has not been reported yet.
     picked_ms: the last that was picked, the first one that was not reported if there are several.
-    apart: the times of the firings in the slow lane that were not reported yet, in order."""
+    apart: the firings in the slow lane that were not reported yet, in order."""
 
     def __init__(
         self, core: Core, made_streams: MadeStreams, text: QueryText, from_ms: int | None, moved: Callable[[], None]
@@ -37,22 +47,37 @@ class FiringTimes:
         self.is_closed = False
         self.is_firing = False
         self.picked_ms = -LAST_MS
-        self.apart: deque[int] = deque()
+        self.apart: deque[Apart] = deque()
 
     def pick(self, at_ms: int, *, is_apart: bool) -> None:
         """Note that the firing at a time was picked. is_apart: for the slow lane."""
         if not self.apart:
             self.picked_ms = at_ms
         if is_apart:
-            self.apart.append(at_ms)
+            self.apart.append(Apart(at_ms, self.text))
         self.is_firing = True
+
+    @property
+    def holds_text(self) -> bool:
+        """Whether a firing that was picked needs the text of now. Those in the slow lane have their own."""
+        return self.is_firing and not self.apart
 
     def report_apart(self) -> None:
         """Note that the first firing in the slow lane was reported."""
-        self.apart.popleft()
+        reported = self.apart.popleft()
         self.is_firing = bool(self.apart)
         if self.apart:
-            self.picked_ms = self.apart[0]
+            self.picked_ms = self.apart[0].at_ms
+        for act in reported.then:
+            act()
+
+    def do_in_order(self, act: Callable[[], object]) -> None:
+        """Call a function once all firings that were picked for the slow lane are reported. It is called with the lock
+        held."""
+        if self.apart:
+            self.apart[-1].then.append(act)
+        else:
+            act()
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""

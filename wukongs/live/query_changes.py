@@ -20,11 +20,13 @@ class QueryChange:
 
     after_ms: the event time after which it counts; None: no firing of the query is known yet.
     make: logs the change with the time after which it counts, and makes it. Called with the lock held.
+    is_last: it ends the query, so the firings before it are to be reported, and none behind it.
     is_over: whether make was called.
     error: raised by make."""
 
     after_ms: int | None
     make: Callable[[int | None], object]
+    is_last: bool = False
     is_over: bool = False
     error: BaseException | None = None
 
@@ -49,17 +51,20 @@ class QueryChanges:
         self._waiting: list[QueryChange] = []
         """Changes that wait for the firings before them, in order."""
 
-    def make_after_due(self, make: Callable[[int | None], object], within_s: float | None = None) -> bool:
+    def make_after_due(
+        self, make: Callable[[int | None], object], within_s: float | None = None, *, is_last: bool = False
+    ) -> bool:
         """Have the injector make a change between two firings: after all firings that are due now, before any later
         one. Return whether it was made: not if the query or the engine is closed first, or within_s (seconds) pass.
 
         make: logs the change with the event time after which it counts, and makes it. Called with the lock held, which
-        is released while firings are due. Raises what make raises, and StreamError (UnreadBudget.check_may_wait)."""
+        is released while firings are due. is_last: as in QueryChange. Raises what make raises, and StreamError
+        (UnreadBudget.check_may_wait)."""
         core = self._core
         if self._times.is_closed:
             return False
         core.unread.check_may_wait()
-        change = QueryChange(self._times.due_to_ms(), make)
+        change = QueryChange(self._times.due_to_ms(), make, is_last)
         self._waiting.append(change)
         self._schedule()
         deadline_s = None if within_s is None else time.monotonic() + within_s
@@ -84,9 +89,11 @@ class QueryChanges:
         while self._make_planned(is_settled=is_settled):
             is_made = True
         is_settled &= self._times.made is None or not self._times.made.is_full
-        while self._waiting and not (self._times.is_firing or self._times.is_closed):
+        while self._waiting and not (self._times.holds_text or self._times.is_closed):
             change = self._waiting[0]
             if not (is_settled or self._times.has_fired_to(change.after_ms)):
+                break
+            if change.is_last and self._times.is_firing:
                 break
             self._waiting.remove(change)
             try:
@@ -99,7 +106,7 @@ class QueryChanges:
     def _make_planned(self, *, is_settled: bool) -> bool:
         """Make the first of the planned changes if no firing is left that comes before it, and its record was reached
         or the query is due. Return whether it has. is_settled: as for make_changes."""
-        if not self.planned or self._times.is_firing:
+        if not self.planned or self._times.holds_text:
             return False
         lsn, change = self.planned[0]
         from_ms, next_ms, is_reached = change["from_ms"], self._times.next_firing(), lsn <= self._record_lsn
@@ -113,6 +120,10 @@ class QueryChanges:
         self.planned.pop(0)
         self._apply(change)
         return True
+
+    def ends_before(self, at_ms: int) -> bool:
+        """Return whether the query ends before the firing at a time. Read with the lock held."""
+        return any(one.is_last and one.after_ms is not None and one.after_ms < at_ms for one in self._waiting)
 
     @property
     def is_any(self) -> bool:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, Protocol
 
@@ -145,9 +146,8 @@ class QueryFirings:
 
     @property
     def waits_for_lane(self) -> bool:
-        """Implement Firer.waits_for_lane: a change is made before it, or it may not run there."""
-        is_behind = self._changes.is_any or not self.may_be_apart
-        return is_behind and bool(self._times.apart) and self._times.due() is not None
+        """Implement Firer.waits_for_lane."""
+        return bool(self._times.apart) and not self.may_be_apart and self._times.due() is not None
 
     @property
     def is_apart(self) -> bool:
@@ -155,8 +155,11 @@ class QueryFirings:
         return bool(self._times.apart) or (self._slow_count >= SLOW_COUNT and self.may_be_apart)
 
     def is_skipped(self, at_ms: int) -> bool:
-        """Return whether the firing at a time is left out: the query is paused, or its slices are gone; or the window
-        was taken before, no other is compared with it, and the stream that the query makes has what it brings."""
+        """Return whether the firing at a time is left out: the query is paused, or about to end, or its slices are
+        gone; or the window was taken before, no other is compared with it, and the stream that the query makes has what
+        it brings."""
+        if self._times.apart and self._changes.ends_before(at_ms):
+            return True
         is_had = self._had_to_ms(at_ms) >= at_ms
         if self._times.is_paused or (is_had and not self._text.reporter.is_compared):
             return True
@@ -190,7 +193,7 @@ class QueryFirings:
         to_ms = self._changes.before(first_ms, to_ms)
         last_ms = to_ms // step_ms * step_ms if self._text.step_ms is not None else first_ms
         self._counts.over_budget += (last_ms - first_ms) // step_ms + 1
-        self.log.lose(first_ms, last_ms, step_ms)
+        self._times.do_in_order(partial(self.log.lose, first_ms, last_ms, step_ms))
         return last_ms
 
     def _last_of(self, first_ms: int, to_ms: int) -> int:
@@ -262,7 +265,7 @@ class QueryFirings:
         is_alone = last_ms == at_ms
         if not self._text.reporter.is_wanted(at_ms, reading.extents) and reading.error is None:
             self._counts.not_reported += 1 if is_alone else (last_ms - at_ms) // (self._text.step_ms or 1) + 1
-            self.log.skip(last_ms)
+            self._times.do_in_order(partial(self.log.skip, last_ms))
             self._decide(last_ms, None)
             return None
         is_compared, is_stored = self._text.reporter.is_compared, self._text.windows.reads_stored
@@ -354,6 +357,10 @@ class QueryFirings:
         self._times.skip_to(at_ms)
         self._text.last_ms = self._times.picked_ms = at_ms
         self._times.is_firing = True
+
+    def _text_of(self, firing: Firing) -> QueryText:
+        """Return the text of a firing that is run."""
+        return self._times.apart[0].text if firing.is_apart else self._text
 
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. A window that was taken before is not reported again: only the next
@@ -449,8 +456,9 @@ class QueryFirings:
     def _put_error(self, firing: Firing, error: WukongsError) -> None:
         last_ms, had_ms = firing.last_ms, self._readers.had_ms
         self._decide(last_ms, None)
-        self._text.reporter.forget(last_ms)
-        self._text.steady_to_ms = None
+        text = self._text_of(firing)
+        text.reporter.forget(last_ms)
+        text.steady_to_ms = None
         if last_ms <= had_ms:
             return
         self._counts.errors += firing.count_after(had_ms)
@@ -476,10 +484,11 @@ class QueryFirings:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        answering = self._text.answering
-        (found, reader), used = answering.answer_apart(firing) if firing.is_apart else answering.answer(firing)
+        text = self._text_of(firing)
+        answer = text.answering.answer_apart if firing.is_apart else text.answering.answer
+        (found, reader), used = answer(firing)
         self._counts.count_found(used, firing.count)
-        if not self._text.reporter.is_reported(found):
+        if not text.reporter.is_reported(found):
             return None
         latency_us = (time.perf_counter() - due_at_s) * 1e6
-        return window_of(self._text, found, reader, firing.at_ms, firing.reading, latency_us)
+        return window_of(text, found, reader, firing.at_ms, firing.reading, latency_us)

@@ -114,6 +114,13 @@ def tick(stream: wukongs.Stream, number: int) -> None:
     stream.advance(100 * number)
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
 def read_to(query: Any, end_ms: int) -> list[Any]:
     """Return the windows of a query up to an end, once it has them."""
     found, deadline_s = list[Any](), time.monotonic() + WAIT_S
@@ -168,32 +175,87 @@ def test_a_query_leaves_the_lane_once_it_is_quick_again(
     assert [len(window) for window in slow.results(timeout_s=0)] == [1, 2, 3, 3, 3]
 
 
-def test_a_change_of_a_slow_query_comes_between_its_firings(
-    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def begin_behind(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[Held, wukongs.Stream, Any, Any]:
+    """Have the firings of a slow query at 200 to 400 ms wait in the lane."""
     held = Held(monkeypatch, ("s", "o"))
     stream, slow, quick = begin(engine)
     tick(stream, 1)
     engine.settle(WAIT_S)
     for number in range(2, 5):
         tick(stream, number)
-    assert held.began.wait(WAIT_S)
-    changing = threading.Thread(target=slow.replace, args=(f"REGISTER QUERY slow AS {QUICK}",))
-    changing.start()
-    deadline_s = time.monotonic() + WAIT_S
-    while not slow.changes.is_any:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    read_to(quick, 400)
+    assert slow.stats()["firings_waiting"] == 3
+    return held, stream, slow, quick
+
+
+@pytest.mark.parametrize("form", ["QUERY", "ISTREAM"])
+def test_firings_in_the_lane_are_of_their_text(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """The next text may have firings there, too, or may not: then these wait."""
+    held, stream, slow, quick = begin_behind(engine, monkeypatch)
+    slow.replace(f"REGISTER {form} slow AS {QUICK}")
     tick(stream, 5)
+    if form == "QUERY":
+        read_to(quick, 500)
     held.goes_on.set()
-    changing.join(WAIT_S)
     tick(stream, 6)
     engine.settle(WAIT_S)
     found = list(slow.results(timeout_s=0))
     assert [window.end_ms for window in found] == [100 * number for number in range(1, 7)]
-    assert [window.vars for window in found][:4] == [["s", "o"]] * 4
-    assert [window.vars for window in found][5] == ["s"]
-    assert len(read_to(quick, 600)) == 6
+    assert [window.vars for window in found] == [["s", "o"]] * 4 + [["s"]] * 2
+    assert slow.stats()["found_by"]["slow_lane"] == (5 if form == "QUERY" else 3)
+
+
+def test_a_slow_query_is_paused_and_closed_though_firings_wait(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, stream, slow, quick = begin_behind(engine, monkeypatch)
+    slow.pause()
+    for number in range(5, 8):
+        tick(stream, number)
+    read_to(quick, 700)
+    slow.resume()
+    tick(stream, 8)
+    other = engine.register(f"REGISTER QUERY other AS {SLOW}")
+    for number in range(9, 11):
+        tick(stream, number)
+    read_to(quick, 1000)
+    closing = threading.Thread(target=other.close)
+    closing.start()
+    until(lambda: other.changes.is_any)
+    tick(stream, 11)
+    read_to(quick, 1100)
+    held.goes_on.set()
+    closing.join(WAIT_S)
+    assert other.is_closed
+    engine.settle(WAIT_S)
+    assert [window.end_ms for window in slow.results(timeout_s=0)] == [100, 200, 300, 400, *range(800, 1200, 100)]
+    assert [window.end_ms for window in other.results(timeout_s=0)] == [900, 1000], "due when the query was closed"
+
+
+def test_a_gap_comes_behind_the_windows_before_it(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, stream, slow, quick = begin_behind(engine, monkeypatch)
+    with monkeypatch.context() as patch:
+        right = query_windows.QueryWindows.gone_to_ms
+        patch.setattr(
+            query_windows.QueryWindows,
+            "gone_to_ms",
+            lambda windows, at_ms: 500 if at_ms == 500 and windows is slow.text.windows else right(windows, at_ms),
+        )
+        tick(stream, 5)
+        read_to(quick, 500)
+    tick(stream, 6)
+    held.goes_on.set()
+    engine.settle(WAIT_S)
+    found = list[Any]()
+    for _ in range(2):
+        try:
+            for window in slow.results(timeout_s=0):
+                found.append(window.end_ms)
+        except wukongs.GapError:
+            found.append("gap")
+    assert found == [100, 200, 300, 400, "gap", 600]
 
 
 def test_the_engine_waits_where_too_much_waits_in_the_lane(
