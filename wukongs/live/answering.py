@@ -93,7 +93,7 @@ class Answering:
         self.is_direct = False
         """Whether the next firing can report the rows of its program as they are."""
         self.was_apart = False
-        """Whether the executor has found the last answer alone, of nothing but what the firing has read."""
+        """Whether the executor was to find the last answer alone, of nothing but what the firing has read."""
         self._used: Used = set()
         """The mechanisms that have taken part in the answer under way, but for those that its paths note."""
 
@@ -396,6 +396,7 @@ class Answering:
         if self._paths is not None:
             self._paths.changes = firing.path_changes
         self._used |= set[Mechanism]().union(*(one.used for one in kept))
+        self.was_apart = not kept and self.may_be_apart
         found = answer(
             self.query,
             dataset,
@@ -410,7 +411,6 @@ class Answering:
         )
         if self.maintained is not None and firing.plans is not None:
             self.maintained.estimate()
-        self.was_apart = not kept and self.may_be_apart
         return found
 
 

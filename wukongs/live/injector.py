@@ -322,10 +322,11 @@ class Injector:
                 if waits and until_s < inf:
                     return False
                 if waits:
+                    self.callbacks.hand_over()
                     self._lane.wait()
                     continue
             self._call_inline()
-            if firings is not None and until_s < inf and not (firings.are_quick and self._lane.has_room):
+            if firings is not None and until_s < inf and not firings.are_quick_with(self._lane.room):
                 self._left = firings
                 return False
             if firings is not None:
@@ -377,6 +378,8 @@ class Injector:
             if query.is_closed:
                 continue
             if firing.is_apart:
+                if self._lane.room <= 0:
+                    self.callbacks.hand_over()
                 self._lane.put(firing, due_at_s)
                 continue
             if not (query.is_quick or firing.rows is not None):

@@ -79,10 +79,13 @@ class DueFirings:
     direct: list[DirectFirings] = field(default_factory=list)
     others: list[Firing] = field(default_factory=list)
 
-    @property
-    def are_quick(self) -> bool:
-        """Whether the last firing of each query was short. Direct firings are, and those that others run."""
-        return all(one.query.is_quick or one.is_apart for one in self.others)
+    def are_quick_with(self, room: int) -> bool:
+        """Whether the last firing of each query was short. Direct firings are, and those that find room in the slow
+        lane.
+
+        room    For how many firings it has room."""
+        apart = sum(one.is_apart for one in self.others)
+        return apart <= max(0, room) and all(one.query.is_quick or one.is_apart for one in self.others)
 
     def __len__(self) -> int:
         return len(self.others) + sum(len(one.firings) for one in self.direct)

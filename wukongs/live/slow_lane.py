@@ -6,6 +6,7 @@ it finds does not depend on when it runs. Firings of one query run in their orde
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from wukongs.live.core import Core
 from wukongs.live.firing import Firer, Firing
 
+log = logging.getLogger("wukongs")
 POLL_S = 0.05
 WAITING_MAX = 64
 """Firings that wait, at most: beyond it the engine waits for the lane. They hold the batches that they read."""
@@ -38,9 +40,9 @@ class SlowLane:
         return bool(self._waiting)
 
     @property
-    def has_room(self) -> bool:
-        """Whether `put` does not wait."""
-        return len(self._waiting) < WAITING_MAX
+    def room(self) -> int:
+        """For how many firings `put` does not wait."""
+        return WAITING_MAX - len(self._waiting)
 
     def put(self, firing: Firing, due_at_s: float) -> None:
         """Have a firing run. Waits for room, called without the lock.
@@ -49,14 +51,21 @@ class SlowLane:
         due_at_s   The perf_counter at which it was due."""
         core = self._core
         with core.lock:
-            while not (self.has_room or self._is_over):
+            while self.room <= 0 and not self._is_over:
                 core.changed.wait()
-            if self._thread is None and not self._is_over:
-                thread = threading.Thread(target=self._run, name="wukongs-slow-lane", daemon=True)
-                thread.start()  # raises if the process may have no more threads
-                self._thread = thread
+            if self._is_over:
+                return
             self._waiting.append((firing, due_at_s))
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="wukongs-slow-lane", daemon=True)
+                try:
+                    thread.start()
+                    self._thread = thread
+                except RuntimeError:
+                    log.warning("no thread could be started for slow queries: the thread that fires runs them")
             self._news.notify()
+        if self._thread is None:
+            self._run_first()
 
     @property
     def _is_over(self) -> bool:
@@ -89,14 +98,18 @@ class SlowLane:
                 if self._is_over:
                     self._waiting.clear()
                     return
-                firing, due_at_s = self._waiting[0]
-            try:
-                if not firing.query.is_closed:
-                    firing.query.run(firing, due_at_s)
-            except BaseException as error:
-                self._fail(error)
-            with core.lock:
-                self._waiting.popleft()
-                firing.query.note_apart()
-                core.changed.notify_all()
-                self._wake()
+            self._run_first()
+
+    def _run_first(self) -> None:
+        """Run the first firing that waits, and report its window. Called without the lock."""
+        core, (firing, due_at_s) = self._core, self._waiting[0]
+        try:
+            if not firing.query.is_closed:
+                firing.query.run(firing, due_at_s)
+        except BaseException as error:
+            self._fail(error)
+        with core.lock:
+            self._waiting.popleft()
+            firing.query.note_apart()
+            core.changed.notify_all()
+            self._wake()

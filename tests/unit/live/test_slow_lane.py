@@ -369,6 +369,91 @@ def test_queries_whose_windows_depend_on_others_stay_with_the_thread_that_fires(
     assert [len(window) for window in reading.results(timeout_s=0)][:3] == [1, 2, 3]
 
 
+def test_who_pushes_does_not_wait_for_room(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many firings for the lane are picked at one time."""
+    monkeypatch.setattr(slow_lane, "WAITING_MAX", 3)
+    held = Held(monkeypatch, ("s", "o"))
+    stream, _, quick = begin(engine)
+    for number in range(5):
+        engine.register(f"REGISTER QUERY more{number} AS {SLOW}")
+    tick(stream, 1)
+    engine.settle(WAIT_S)
+    for number in range(2, 6):
+        engine._injector._loop._expected_s = 0.0  # type: ignore[attr-defined]
+        began_s = time.monotonic()
+        tick(stream, number)
+        assert time.monotonic() - began_s < 5.0
+    held.goes_on.set()
+    engine.settle(WAIT_S)
+    assert len(read_to(quick, 500)) == 5
+
+
+def test_functions_are_called_while_the_engine_waits_for_room(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_lane, "WAITING_MAX", 2)
+    held, called = Held(monkeypatch, ("s", "o")), list[int]()
+    stream = engine.stream(A, batch_ms=100, timing=True)
+    stream.advance(0)
+    engine.register(f"REGISTER QUERY quick AS {QUICK}", lambda window: called.append(window.end_ms))
+    engine.register(f"REGISTER QUERY slow AS {SLOW}")
+    for number in range(1, 5):
+        tick(stream, number)
+    until(lambda: len(called) >= 4)
+    held.goes_on.set()
+    engine.settle(WAIT_S)
+
+
+def test_a_query_whose_firings_run_out_of_time_is_slow(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_slow(monkeypatch)
+    right: Callable[..., Any] = answering.answer
+
+    def failing(query: Any, *given: Any, **named: Any) -> Any:
+        if query.variables == ("s", "o"):
+            raise wukongs.QueryTimeout("too long")
+        return right(query, *given, **named)
+
+    monkeypatch.setattr(answering, "answer", failing)
+    stream, slow, _ = begin(engine)
+    tick(stream, 1)
+    engine.settle(WAIT_S)
+    assert slow.firings.is_apart
+
+
+def test_windows_of_graphs_have_their_own_blank_nodes(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_programs(monkeypatch)
+    all_slow(monkeypatch)
+    stream = engine.stream(A, batch_ms=100, timing=True)
+    stream.advance(0)
+    where = SLOW.replace("SELECT ?s ?o", f"CONSTRUCT {{ [] {node('q')} ?o }}").replace("300ms", "1s")
+    query = engine.register(f"REGISTER QUERY made AS {where.replace('RAND() < 2', '?o != 1')}")
+    tick(stream, 1)
+    stream.advance(900)
+    engine.settle(WAIT_S)
+    nodes = [row[0] for window in query.results(timeout_s=0) for row in window.texts()]
+    assert len(set(nodes)) == len(nodes) == 9
+
+
+def test_the_thread_that_fires_runs_what_no_thread_could_be_started_for(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_slow(monkeypatch)
+    start = threading.Thread.start
+
+    def refusing(thread: threading.Thread) -> None:
+        if thread.name == "wukongs-slow-lane":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    stream, slow, _ = begin(engine)
+    for number in range(1, 6):
+        tick(stream, number)
+        engine.settle(WAIT_S)
+    assert [len(window) for window in slow.results(timeout_s=0)] == [1, 2, 3, 3, 3]
+    assert slow.stats()["found_by"]["slow_lane"] == 4
+
+
 def test_a_query_is_slow_after_two_firings(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_firings, "SLOW_US", -1.0)
     stream, slow, _ = begin(engine)

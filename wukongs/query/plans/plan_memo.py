@@ -96,7 +96,10 @@ class PlanMemo:
     def renew(self) -> None:
         """Make the plans anew that executions have found to be for other sizes."""
         while self._renewals:
-            _, make = self._renewals.popitem()
+            try:
+                _, make = self._renewals.popitem()
+            except KeyError:  # another thread has taken it
+                return
             try:
                 make()
             except Exception:  # a mistake of ours: the plan that there is gives the same answers
