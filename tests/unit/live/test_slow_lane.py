@@ -399,7 +399,10 @@ def test_functions_are_called_while_the_engine_waits_for_room(
     engine.register(f"REGISTER QUERY slow AS {SLOW}")
     for number in range(1, 5):
         tick(stream, number)
+        time.sleep(0.1)  # the threads that call functions are idle
+    began_s = time.monotonic()
     until(lambda: len(called) >= 4)
+    assert time.monotonic() - began_s < 3.0, "an idle thread looks for work after some seconds anyway"
     held.goes_on.set()
     engine.settle(WAIT_S)
 
