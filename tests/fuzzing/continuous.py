@@ -551,7 +551,7 @@ MIXES: dict[str, Mix] = {
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.PROGRAM,), 3),
     "program": Mix(make_program, (M.PROGRAM, M.TOGETHER, M.DIRECT), 4),
-    "slow": Mix(make_slow, (M.APART, M.EXECUTOR), 2),
+    "slow": Mix(make_slow, (M.SLOW_LANE, M.EXECUTOR), 2),
     "hosted": Mix(make_hosted, (M.HOSTED,), 2),
     "together": Mix(make_together, (M.TOGETHER, M.DIRECT), 1),
     "joined": Mix(make_joined, (M.JOINED,), 1),

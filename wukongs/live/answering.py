@@ -92,8 +92,9 @@ class Answering:
         self._may_be_direct = self._is_own and query.form in ("select", "ask") and is_steady
         self.is_direct = False
         """Whether the next firing can report the rows of its program as they are."""
-        self.was_apart = False
-        """Whether the executor was to find the last answer alone, of nothing but what the firing has read."""
+        self.was_evaluated_whole = False
+        """Whether the executor has evaluated the whole query for the last firing, or was about to, over the inputs of
+        the firing alone."""
         self._used: Used = set()
         """The mechanisms that have taken part in the answer under way, but for those that its paths note."""
 
@@ -155,31 +156,33 @@ class Answering:
         return firing
 
     @property
-    def may_be_apart(self) -> bool:
-        """Whether firings depend on nothing but what they read, and may run in the slow lane."""
+    def may_be_offloaded(self) -> bool:
+        """Whether firings depend on their inputs alone, and may run in the slow lane."""
         return self._is_own and self._paths is None and self.query.form in ("select", "ask")
 
-    def pick_apart(self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None) -> Firing:
+    def pick_offloaded(
+        self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None
+    ) -> Firing:
         """Do as `pick` for a firing in the slow lane: the executor evaluates it, and no rows are kept meanwhile."""
         if self.maintained is not None:
             self.windows.keep_nothing(self.maintained)
-        firing = Firing(query, at_ms, reading, picked.reader, None, None, stretch, is_apart=True)
+        firing = Firing(query, at_ms, reading, picked.reader, None, None, stretch, is_offloaded=True)
         firing.cached = None if reading.error is not None else self._cached(reading)
         return firing
 
-    def answer_apart(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
+    def answer_offloaded(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
         """Do as `answer` for a firing in the slow lane. Called by its thread."""
         cached = firing.cached
         if cached is not None and cached.answered is not None:
             firing.is_repeated = True
-            return cached.answered, {Mechanism.CACHED, Mechanism.APART}
+            return cached.answered, {Mechanism.CACHED, Mechanism.SLOW_LANE}
         terms, limits = self._terms_of(firing), scheduled(self._limits())
         scope = self._scope(firing)
         found = answer(self.query, firing.dataset, terms, limits, self.plans, scope=scope, in_order=True)
         if cached is not None:
             self._keep(firing, cached, found, terms)
         self.plans.renew()
-        return (found, terms), {Mechanism.EXECUTOR, Mechanism.APART}
+        return (found, terms), {Mechanism.EXECUTOR, Mechanism.SLOW_LANE}
 
     def pick_directly(self, versions: Hashable) -> tuple[CachedAnswer, Program | None]:
         """Return the answer of a direct firing, and the program that finds it; None as in QueryFirings.pick_directly.
@@ -223,7 +226,7 @@ class Answering:
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
         """Return what the firing reports of its answer, and what reads its terms. Small windows take some microseconds,
         so nothing is looked at here that a firing by one kernel does not need."""
-        self.is_direct = self.was_apart = False
+        self.is_direct = self.was_evaluated_whole = False
         if firing.is_repeated and (repeated := self._repeated(firing)) is not None:
             return repeated
         reporter, maintained = self.reporter, firing.maintained
@@ -396,7 +399,7 @@ class Answering:
         if self._paths is not None:
             self._paths.changes = firing.path_changes
         self._used |= set[Mechanism]().union(*(one.used for one in kept))
-        self.was_apart = not kept and self.may_be_apart
+        self.was_evaluated_whole = not kept and self.may_be_offloaded
         found = answer(
             self.query,
             dataset,

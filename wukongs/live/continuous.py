@@ -392,7 +392,7 @@ class ContinuousQuery:
         self._core.check_is_own()
         return {
             **self._counts.stats(),
-            "firings_waiting": len(self.times.apart),
+            "firings_waiting": len(self.times.offloaded),
             "results_waiting": len(self._readers.own),
             "results_dropped": self.log.dropped_count,
             "results_dropped_to_ms": self.log.dropped_to_ms,

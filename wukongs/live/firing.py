@@ -46,7 +46,7 @@ class Firer(Protocol):
     def waits_for_lane(self) -> bool:
         """Whether its next firing, which is due, may not run in the slow lane, where others wait before it."""
 
-    def note_apart(self) -> None:
+    def note_offloaded(self) -> None:
         """Record that the first of its firings in the slow lane has been reported. Called with the lock held."""
 
 
@@ -76,7 +76,7 @@ class Firing:
     program           What finds its answer over that table, from the second firing on.
     rows              int64[columns, n]: what the program has found, if it was run with others.
     joint_us          Its share of the time of that run.
-    is_apart          It is run in the slow lane (slow_lane.py)."""
+    is_offloaded          It is run in the slow lane (slow_lane.py)."""
 
     query: Firer
     at_ms: int
@@ -91,7 +91,7 @@ class Firing:
     program: Program | None = None
     rows: Int64Array | None = None
     joint_us: float = 0.0
-    is_apart: bool = False
+    is_offloaded: bool = False
 
     @property
     def last_ms(self) -> int:

@@ -15,8 +15,8 @@ from wukongs.live.windows import Watermark, covered_ms, firing_period, first_fir
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """A firing in the slow lane: its time, the text of the query there, and what is to be done once it is reported."""
+class OffloadedFiring:
+    """A firing in the slow lane: its time, the text of the query there, and functions to call once it is reported."""
 
     at_ms: int
     text: QueryText
@@ -32,7 +32,7 @@ class FiringTimes:
     made: the stream that it makes, once another query of this engine reads it, or if it was declared before.
     is_firing: a firing was picked, and has not been reported yet.
     picked_ms: the last that was picked, the first one that was not reported if there are several.
-    apart: the firings in the slow lane that were not reported yet, in order."""
+    offloaded: the firings in the slow lane that were not reported yet, in order."""
 
     def __init__(
         self, core: Core, made_streams: MadeStreams, text: QueryText, from_ms: int | None, moved: Callable[[], None]
@@ -47,35 +47,35 @@ class FiringTimes:
         self.is_closed = False
         self.is_firing = False
         self.picked_ms = -LAST_MS
-        self.apart: deque[Apart] = deque()
+        self.offloaded: deque[OffloadedFiring] = deque()
 
-    def pick(self, at_ms: int, *, is_apart: bool) -> None:
-        """Note that the firing at a time was picked. is_apart: for the slow lane."""
-        if not self.apart:
+    def pick(self, at_ms: int, *, is_offloaded: bool) -> None:
+        """Note that the firing at a time was picked. is_offloaded: for the slow lane."""
+        if not self.offloaded:
             self.picked_ms = at_ms
-        if is_apart:
-            self.apart.append(Apart(at_ms, self.text))
+        if is_offloaded:
+            self.offloaded.append(OffloadedFiring(at_ms, self.text))
         self.is_firing = True
 
     @property
     def holds_text(self) -> bool:
         """Whether a firing that was picked needs the text of now. Those in the slow lane have their own."""
-        return self.is_firing and not self.apart
+        return self.is_firing and not self.offloaded
 
-    def report_apart(self) -> None:
+    def report_offloaded(self) -> None:
         """Note that the first firing in the slow lane was reported."""
-        reported = self.apart.popleft()
-        self.is_firing = bool(self.apart)
-        if self.apart:
-            self.picked_ms = self.apart[0].at_ms
+        reported = self.offloaded.popleft()
+        self.is_firing = bool(self.offloaded)
+        if self.offloaded:
+            self.picked_ms = self.offloaded[0].at_ms
         for act in reported.then:
             act()
 
     def do_in_order(self, act: Callable[[], object]) -> None:
         """Call a function once all firings that were picked for the slow lane are reported. It is called with the lock
         held."""
-        if self.apart:
-            self.apart[-1].then.append(act)
+        if self.offloaded:
+            self.offloaded[-1].then.append(act)
         else:
             act()
 

@@ -377,7 +377,7 @@ class Injector:
             query = firing.query
             if query.is_closed:
                 continue
-            if firing.is_apart:
+            if firing.is_offloaded:
                 if self._lane.room <= 0:
                     self.callbacks.hand_over()
                 self._lane.put(firing, due_at_s)

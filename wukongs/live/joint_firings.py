@@ -84,8 +84,8 @@ class DueFirings:
         lane.
 
         room    For how many firings it has room."""
-        apart = sum(one.is_apart for one in self.others)
-        return apart <= max(0, room) and all(one.query.is_quick or one.is_apart for one in self.others)
+        offloaded = sum(one.is_offloaded for one in self.others)
+        return offloaded <= max(0, room) and all(one.query.is_quick or one.is_offloaded for one in self.others)
 
     def __len__(self) -> int:
         return len(self.others) + sum(len(one.firings) for one in self.direct)

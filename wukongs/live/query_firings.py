@@ -42,7 +42,7 @@ log = logging.getLogger("wukongs")
 QUICK_US = 5000.0
 """A firing of less microseconds may come before windows of others are handed over."""
 SLOW_US, SLOW_COUNT = 50_000.0, 2
-"""A query is slow once so many of its firings, one after the other, have taken so many microseconds."""
+"""A query is slow once this number of its firings, one after the other, took more than these microseconds."""
 
 
 class DirectWindows(Protocol):
@@ -106,7 +106,7 @@ class QueryFirings:
         self._took_us = inf
         """How long the last firing took, whatever came of it."""
         self._slow_count = 0
-        """How many of the last firings were slow, one after the other, and depend on nothing but what they read."""
+        """The number of the last firings, one after the other, that were slow and depend on their inputs alone."""
 
     @property
     def _text(self) -> QueryText:
@@ -135,30 +135,30 @@ class QueryFirings:
         return self._took_us < QUICK_US
 
     @property
-    def may_be_apart(self) -> bool:
+    def may_be_offloaded(self) -> bool:
         """Whether its firings may run in the slow lane: they are its own, and nobody waits for them. Called with the
         lock held."""
         core, times, text = self._core, self._times, self._times.text
         is_alone = times.made is None and text.step_ms is not None and not self._readers.is_inline
         is_own = core.query_log is None and core.replayed_to is None
         has_ids = core.registry.hash_bits == HASH_BITS  # with fewer, released ids become those of others
-        return is_alone and is_own and has_ids and text.answering.may_be_apart
+        return is_alone and is_own and has_ids and text.answering.may_be_offloaded
 
     @property
     def waits_for_lane(self) -> bool:
         """Implement Firer.waits_for_lane."""
-        return bool(self._times.apart) and not self.may_be_apart and self._times.due() is not None
+        return bool(self._times.offloaded) and not self.may_be_offloaded and self._times.due() is not None
 
     @property
-    def is_apart(self) -> bool:
+    def is_offloaded(self) -> bool:
         """Whether its next firing runs in the slow lane. Called with the lock held."""
-        return bool(self._times.apart) or (self._slow_count >= SLOW_COUNT and self.may_be_apart)
+        return bool(self._times.offloaded) or (self._slow_count >= SLOW_COUNT and self.may_be_offloaded)
 
     def is_skipped(self, at_ms: int) -> bool:
         """Return whether the firing at a time is left out: the query is paused, or about to end, or its slices are
         gone; or the window was taken before, no other is compared with it, and the stream that the query makes has what
         it brings."""
-        if self._times.apart and self._changes.ends_before(at_ms):
+        if self._times.offloaded and self._changes.ends_before(at_ms):
             return True
         is_had = self._had_to_ms(at_ms) >= at_ms
         if self._times.is_paused or (is_had and not self._text.reporter.is_compared):
@@ -243,7 +243,7 @@ class QueryFirings:
         self.company()  # so that it is compiled if it can be: others take long, and may wait
         return (
             self._text.answering.compiled is not None
-            and not self.is_apart
+            and not self.is_offloaded
             and self._times.made is None
             and self._text.windows.is_apart_from(come, at_ms)
         )
@@ -252,8 +252,8 @@ class QueryFirings:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
-        is_apart = self.is_apart
-        is_compiled = self._text.answering.compiled is not None and not is_apart
+        is_offloaded = self.is_offloaded
+        is_compiled = self._text.answering.compiled is not None and not is_offloaded
         reading = picked.readings.get(self._text.beat) if is_compiled else None
         if reading is None:
             reading = self._text.windows.read(at_ms, is_compiled=is_compiled)
@@ -276,12 +276,12 @@ class QueryFirings:
         ):
             self._text.reporter.go_on_no_more()
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
-        self._times.pick(at_ms, is_apart=is_apart)
+        self._times.pick(at_ms, is_offloaded=is_offloaded)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self._text.step_ms or 1, self._text.windows.places(at_ms))
-        if is_apart:
-            return self._text.answering.pick_apart(self, at_ms, reading, picked, stretch)
+        if is_offloaded:
+            return self._text.answering.pick_offloaded(self, at_ms, reading, picked, stretch)
         return self._text.answering.pick(self, at_ms, reading, picked, stretch)
 
     # --- direct firings (joint_firings.py) ----------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class QueryFirings:
     @property
     def is_direct(self) -> bool:
         """Whether the next firing can be a direct one. Called with the lock held."""
-        return self._times.text.answering.is_direct and not (self._times.is_paused or self._times.apart)
+        return self._times.text.answering.is_direct and not (self._times.is_paused or self._times.offloaded)
 
     def is_alone(self, at_ms: int, picked: Picked) -> bool:
         """Return whether the slices of a direct firing are held, and no later firing that is due has its answer.
@@ -360,7 +360,7 @@ class QueryFirings:
 
     def _text_of(self, firing: Firing) -> QueryText:
         """Return the text of a firing that is run."""
-        return self._times.apart[0].text if firing.is_apart else self._text
+        return self._times.offloaded[0].text if firing.is_offloaded else self._text
 
     def run(self, firing: Firing, due_at_s: float) -> None:
         """Execute a firing and report its window. A window that was taken before is not reported again: only the next
@@ -371,17 +371,17 @@ class QueryFirings:
         try:
             self._run(firing, due_at_s)
         finally:
-            if not firing.is_apart:
+            if not firing.is_offloaded:
                 self._times.is_firing = False
             self._took_us = firing.joint_us + (time.perf_counter() - started_s) * 1e6
             if not firing.is_repeated:
-                is_slow = self._took_us > SLOW_US and (firing.is_apart or self._text.answering.was_apart)
+                is_slow = self._took_us > SLOW_US and (firing.is_offloaded or self._text.answering.was_evaluated_whole)
                 self._slow_count = self._slow_count + 1 if is_slow else 0
         self._core.unread.end_full()
 
-    def note_apart(self) -> None:
-        """Implement Firer.note_apart."""
-        self._times.report_apart()
+    def note_offloaded(self) -> None:
+        """Implement Firer.note_offloaded."""
+        self._times.report_offloaded()
 
     def _run(self, firing: Firing, due_at_s: float) -> None:
         started_s = time.perf_counter()
@@ -485,7 +485,7 @@ class QueryFirings:
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
         text = self._text_of(firing)
-        answer = text.answering.answer_apart if firing.is_apart else text.answering.answer
+        answer = text.answering.answer_offloaded if firing.is_offloaded else text.answering.answer
         (found, reader), used = answer(firing)
         self._counts.count_found(used, firing.count)
         if not text.reporter.is_reported(found):

@@ -1,7 +1,7 @@
 """SlowLane: a thread that runs the firings of slow queries, so that those of others are not late.
 
-A firing is picked in the order of event time like any other, with the batches and the snapshot that it reads. So what
-it finds does not depend on when it runs. Firings of one query run in their order.
+A firing is picked in the order of event time like any other, with the batches and the snapshot that it reads. So its
+answer does not depend on when it runs. Firings of one query run in their order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SlowLane:
     def put(self, firing: Firing, due_at_s: float) -> None:
         """Have a firing run. Waits for room, called without the lock.
 
-        firing     One that is_apart.
+        firing     One for which is_offloaded holds.
         due_at_s   The perf_counter at which it was due."""
         core = self._core
         with core.lock:
@@ -110,6 +110,6 @@ class SlowLane:
             self._fail(error)
         with core.lock:
             self._waiting.popleft()
-            firing.query.note_apart()
+            firing.query.note_offloaded()
             core.changed.notify_all()
             self._wake()

@@ -24,7 +24,7 @@ class Mechanism(StrEnum):
     """The answer was reported as the program has found it, and a window is made of it when somebody reads."""
     EXECUTOR = "executor"
     """The executor has evaluated its algebra."""
-    APART = "slow_lane"
+    SLOW_LANE = "slow_lane"
     """It has done so beside the thread that fires."""
     BINDINGS_ANEW = "bindings_begun"
     """The matches of its patterns were found anew, and are maintained from here on."""

@@ -58,9 +58,9 @@ def test_windows_are_those_of_firings_one_by_one(seed: int, kind: type[Life], mo
     without_programs(monkeypatch)
     monkeypatch.setattr(slow_lane, "WAITING_MAX", 5)
     lives, count = list[dict[str, set[str]]](), 0
-    for is_apart in (True, False):
+    for is_offloaded in (True, False):
         with wukongs.Engine() as engine, pytest.MonkeyPatch.context() as patch:
-            if is_apart:
+            if is_offloaded:
                 all_slow(patch)
             life = kind(engine, seed)
             for _ in range(8):
@@ -71,7 +71,7 @@ def test_windows_are_those_of_firings_one_by_one(seed: int, kind: type[Life], mo
                 life.tick(number)
             engine.settle(WAIT_S)
             for name, query in life.queries.items():
-                count += query.stats()["found_by"].get("slow_lane", 0) if is_apart else 0
+                count += query.stats()["found_by"].get("slow_lane", 0) if is_offloaded else 0
                 life.read(name)
             lives.append({name: set(map(str, seen)) for name, seen in life.seen.items()})  # some have two readers
     assert lives[0] == lives[1]
@@ -420,7 +420,7 @@ def test_a_query_whose_firings_run_out_of_time_is_slow(engine: wukongs.Engine, m
     stream, slow, _ = begin(engine)
     tick(stream, 1)
     engine.settle(WAIT_S)
-    assert slow.firings.is_apart
+    assert slow.firings.is_offloaded
 
 
 def test_windows_of_graphs_have_their_own_blank_nodes(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
