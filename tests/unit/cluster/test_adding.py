@@ -125,7 +125,10 @@ def test_a_node_that_is_sent_no_log_meets_a_node_that_was_added(monkeypatch: pyt
     monkeypatch.setattr(adding, "LEADERLESS_S", 0.2)
     clients = "tcp://127.0.0.1:9"
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
-        cut_off = nodes[2]
+        leader = nodes[0].host.wait_until(lambda node: node.log.leader is not None, 60, "a leader").log.leader
+        cut_off = next(
+            node for node in nodes[1:] if node.me.node != leader
+        )  # a leader would go on to say that it leads
         monkeypatch.setattr(cut_off.host, "receive", lambda message: None)
         with added_node(nodes, 2, clients) as new:
             assert nodes[0].engine.add_node(clients, new.address) == 3
