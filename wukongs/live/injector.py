@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from math import inf
+from typing import ParamSpec
 from weakref import WeakMethod
 
 from wukongs.errors import StreamError
@@ -49,6 +50,8 @@ QUIET_S = 1.0
 """When nothing has come for so long, the stored graph is merged further than seals have to pay for."""
 SEALS_BETWEEN_DROPS = 64
 """While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
+
+_Given = ParamSpec("_Given")
 
 
 class Due:
@@ -93,7 +96,7 @@ class Injector:
         """Whether some query fires by what has arrived, and not by time."""
         self._seals = 0
         self._loop = WorkLoop(core)
-        self._lane = SlowLane(core, _weakly(self.wake), _weakly_failing(self._fail))
+        self._lane = SlowLane(core, _weakly(self.wake), _weakly(self._fail))
         self._step_count = 0
         self._left: DueFirings | None = None
         """Firings that a caller's turn has picked and left to the engine's thread."""
@@ -638,27 +641,15 @@ class Injector:
         return found
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+def _weakly(method: Callable[_Given, None]) -> Callable[_Given, None]:
     """Return a function that calls a method as long as its object lives, and does not keep it alive: in a circle, the
     graph of an engine would wait for garbage collection."""
     held = WeakMethod(method)
 
-    def call() -> None:
+    def call(*given: _Given.args, **named: _Given.kwargs) -> None:
         found = held()
         if found is not None:
-            found()
-
-    return call
-
-
-def _weakly_failing(method: Callable[[BaseException], None]) -> Callable[[BaseException], None]:
-    """Do as _weakly, for an error."""
-    held = WeakMethod(method)
-
-    def call(error: BaseException) -> None:
-        found = held()
-        if found is not None:
-            found(error)
+            found(*given, **named)
 
     return call
 
