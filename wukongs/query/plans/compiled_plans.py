@@ -56,7 +56,7 @@ class CompiledPlans:
 
     @staticmethod
     def is_for(query: Query) -> bool:
-        """Tell whether a query reads graphs as they are. DESCRIBE and TIMESTAMP read windows in other ways."""
+        """Return whether a query reads graphs as they are. DESCRIBE and TIMESTAMP read windows in other ways."""
         has_times = any(isinstance(part, Timestamp) for part in parts_of(query.pattern))
         return query.form != "describe" and not has_times and not reads_explicit(query)
 

@@ -65,7 +65,7 @@ from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.programs import program_layout as layout
 from wukongs.query.programs.hosting import Hosting
-from wukongs.query.programs.operations import Code, Evaluate, Host, Memos, NotCompiled, Relation
+from wukongs.query.programs.operations import Code, Evaluate, HostedOperation, Memos, NotCompiled, Relation
 from wukongs.query.rows import stable_order
 from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
 from wukongs.store.term_ids import OPS, integer_ids, term_id
@@ -179,20 +179,20 @@ class Compiler:
 
     def _or_hosted(self, compiled: Callable[[], Relation], hosted: Callable[[], Relation]) -> Relation:
         """Return what `compiled` does, or what `hosted` does if a part has no operation."""
-        mark = self.code.mark()
+        end = self.code.end()
         try:
             return compiled()
         except NotCompiled:
             if not self.may_host:
                 raise
-            self.code.cut(mark)
+            self.code.cut(end)
             return hosted()
 
     def _hosted(self, operand: Relation, result: Relation, evaluate: Evaluate) -> Relation:
         """Have the executor make a relation."""
         at = len(self.code.operations)
         self.code.add(layout.EVALUATE, result.number, operand.number)
-        self.code.hosts[at] = Host(operand, result, at + 1, evaluate)
+        self.code.hosts[at] = HostedOperation(operand, result, at + 1, evaluate)
         return result
 
     def _hosted_node(self, node: Node, start: Relation, evaluate: Evaluate) -> Relation:
@@ -558,7 +558,7 @@ class Compiler:
         relation = Relation(number, found, operand.certain.intersection(keys), operand.rows, operand.is_by_row)
         if self.arguments and not node.keys:
             parts = [(piece.variable, piece.aggregate) for piece in pieces]
-            self.code.hosts[at] = Host(
+            self.code.hosts[at] = HostedOperation(
                 operand, relation, at + 1, lambda table, hosting: group(table, keys, parts, hosting.terms)
             )
             relation = self._of_each_argument(relation, [piece.of_nothing for piece in pieces])
@@ -568,7 +568,7 @@ class Compiler:
         relation = self._projected(relation, (*keys, *(variable for variable, _ in made)))
         if at not in self.code.hosts:
             behind = len(self.code.operations)
-            self.code.hosts[at] = Host(
+            self.code.hosts[at] = HostedOperation(
                 operand, relation, behind, lambda table, hosting: group(table, keys, made, hosting.terms)
             )
         return relation
@@ -601,7 +601,7 @@ class Compiler:
 
         sorted_rows, at = replace(relation, number=number), len(self.code.operations)
         self.code.add(layout.SORT, number, relation.number, data=data, memo=self.memos.texts)
-        self.code.hosts[at] = Host(relation, sorted_rows, at + 1, sort)
+        self.code.hosts[at] = HostedOperation(relation, sorted_rows, at + 1, sort)
         return self._projected(sorted_rows, shown)
 
     def _part_of(self, relation: Relation) -> int:

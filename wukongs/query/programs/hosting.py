@@ -19,8 +19,3 @@ class Hosting:
     def executor(self) -> Executor:
         """The executor over the windows of now."""
         return self._make_executor(self.terms)
-
-    @property
-    def has_executor(self) -> bool:
-        """Whether an operation has needed it."""
-        return "executor" in self.__dict__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -67,7 +67,7 @@ Evaluate: TypeAlias = Callable[[BindingTable, Hosting], BindingTable]
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostedOperation:
     """An operation as Python evaluates it, with those behind it that only finish its result.
 
     operand, result    The relations that it reads and makes.
@@ -80,11 +80,10 @@ class Host:
     evaluate: Evaluate
 
 
-class Mark(NamedTuple):
-    """An end of the code."""
+class CodeEnd(NamedTuple):
+    """An end of the code: the lengths of its lists, and the estimates there."""
 
-    operations: int
-    tables: int
+    lengths: tuple[int, ...]
     estimated_cells: float
     estimated_rows: float
 
@@ -100,7 +99,7 @@ class Code:
     """Cells of VALUES, and their terms: a program writes the ids before its first run."""
     memos: dict[int, Memo] = field(default_factory=dict)
     """By the operations that read them."""
-    hosts: dict[int, Host] = field(default_factory=dict)
+    hosts: dict[int, HostedOperation] = field(default_factory=dict)
     """By the operations that Python may have to evaluate."""
     tables: list[tuple[int, int, int]] = field(default_factory=list)
     """Address, rows and columns of each table before the first operation."""
@@ -134,16 +133,22 @@ class Code:
             self.memos[len(self.operations)] = memo
         self.operations.append([code, out, left, right, address, count, 0, flag])
 
-    def mark(self) -> Mark:
-        """Return the end of the code."""
-        return Mark(len(self.operations), len(self.tables), self.estimated_cells, self.estimated_rows)
+    @property
+    def _lists(self) -> tuple[list[Any], ...]:
+        return self.operations, self.tables, self.data, self.explored, self.values
 
-    def cut(self, mark: Mark) -> None:
-        """Drop what was added behind a mark."""
-        del self.operations[mark.operations :], self.tables[mark.tables :]
-        self.estimated_cells, self.estimated_rows = mark.estimated_cells, mark.estimated_rows
-        self.memos = {at: memo for at, memo in self.memos.items() if at < mark.operations}
-        self.hosts = {at: host for at, host in self.hosts.items() if at < mark.operations}
+    def end(self) -> CodeEnd:
+        """Return the end of the code, which `cut` takes."""
+        return CodeEnd(tuple(map(len, self._lists)), self.estimated_cells, self.estimated_rows)
+
+    def cut(self, end: CodeEnd) -> None:
+        """Drop all that was added behind an end."""
+        for one, length in zip(self._lists, end.lengths, strict=True):
+            del one[length:]
+        self.estimated_cells, self.estimated_rows = end.estimated_cells, end.estimated_rows
+        for by_operation in (self.memos, self.hosts):
+            for at in [at for at in by_operation if at >= len(self.operations)]:
+                del by_operation[at]
 
     @property
     def is_hosted(self) -> bool:

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wukongs.csparql.algebra import Call, Query
-from wukongs.csparql.functions import PER_ROW
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.functions import PER_ROW, calls_within
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.walk import parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import within
@@ -125,8 +124,8 @@ class Program:
 
     def __post_init__(self) -> None:
         self._memos = Memos(self.bounds.slots)
-        if self.may_host and any(isinstance(one, Call) and one.op in PER_ROW for one in parts_of(self.query.pattern)):
-            self.may_host = False  # which value a row draws depends on all columns of the rows
+        # Which value a row draws depends on all columns of the rows.
+        self.may_host = self.may_host and not calls_within(self.query.pattern, PER_ROW)
 
     def run(
         self,
@@ -199,7 +198,6 @@ class Program:
                         hosting = hosting or Hosting(used, partial(self._executor, own))
                         if not self._evaluate(at, read, hosting):
                             break
-                        self.has_hosted = hosting.has_executor
             except BudgetExceeded:  # the executor may need less, or names the operator
                 break
             size += used.computed_size - computed
@@ -267,6 +265,7 @@ class Program:
 
     def _executor(self, limits: Limits, terms: QueryTerms) -> Executor:
         """Return the executor of parts of the query, over the windows of now."""
+        self.has_hosted = True
         dataset, _ = self.windows.dataset(self.query.dataset, self.resolve)
         return Executor(dataset, terms, limits, self.plans, in_order=True, paths=self.paths)
 
