@@ -86,10 +86,10 @@ class Answering:
         rows is all that it shares."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
-        self._is_own = group is None and not (reporter.looks_at_contents or reporter.leaves_out)
+        has_rows = group is None and query.form in ("select", "ask")
+        self._is_own = has_rows and not (reporter.looks_at_contents or reporter.leaves_out)
         """Whether a firing is reported by itself, whatever others have found."""
-        is_steady = not (self.is_of_moment or windows.is_filtered)
-        self._may_be_direct = self._is_own and query.form in ("select", "ask") and is_steady
+        self._may_be_direct = self._is_own and not (self.is_of_moment or windows.is_filtered)
         self.is_direct = False
         """Whether the next firing can report the rows of its program as they are."""
         self.was_evaluated_whole = False
@@ -158,12 +158,14 @@ class Answering:
     @property
     def may_be_offloaded(self) -> bool:
         """Whether firings depend on their inputs alone, and may run in the slow lane."""
-        return self._is_own and self._paths is None and self.query.form in ("select", "ask")
+        return self._is_own and self._paths is None
 
     def pick_offloaded(
         self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None
     ) -> Firing:
-        """Do as `pick` for a firing in the slow lane: the executor evaluates it, and no rows are kept meanwhile."""
+        """Return a firing for the slow lane: the executor evaluates it, and no rows are kept meanwhile.
+
+        Called with the engine's lock held. Parameters are those of `pick`."""
         if self.maintained is not None:
             self.windows.keep_nothing(self.maintained)
         firing = Firing(query, at_ms, reading, picked.reader, None, None, stretch, is_offloaded=True)
@@ -171,7 +173,7 @@ class Answering:
         return firing
 
     def answer_offloaded(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
-        """Do as `answer` for a firing in the slow lane. Called by its thread."""
+        """Return the answer of a firing in the slow lane, and the mechanisms as `answer` does. Called by its thread."""
         cached = firing.cached
         if cached is not None and cached.answered is not None:
             firing.is_repeated = True

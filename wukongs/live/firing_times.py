@@ -59,7 +59,7 @@ class FiringTimes:
 
     @property
     def holds_text(self) -> bool:
-        """Whether a firing that was picked needs the text of now. Those in the slow lane have their own."""
+        """Whether a firing that was picked needs the text of now. Firings in the slow lane have their own."""
         return self.is_firing and not self.offloaded
 
     def report_offloaded(self) -> None:

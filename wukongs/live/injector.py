@@ -322,9 +322,9 @@ class Injector:
                     waits = any(query.waits_for_lane for query in self._lane.queries)
                     if not waits:
                         firings, is_done = self._step()
-                if waits and until_s < inf:
-                    return False
                 if waits:
+                    if until_s < inf:
+                        return False
                     self.callbacks.hand_over()
                     self._lane.wait()
                     continue

@@ -332,7 +332,7 @@ class LiveView(FollowingView):
         query = self._checked(source)
         if (query_log := self._log_of_cluster()) is not None:
             query_log.replace_query(self.name, text, base, output)
-            self._wait_until_changed(text, base, output)
+            self._wait_until_changed(text=text, base=base, output=output)
         else:
             self._follow(source, query)
 
@@ -451,11 +451,11 @@ class LiveView(FollowingView):
                 self._check_is_open()
         return query_log
 
-    def _wait_until_changed(self, *change: Any, **options: Any) -> None:
-        """Wait until the view is what a record of the log says, unless another record is carried out first. Takes what
-        has_changed takes."""
+    def _wait_until_changed(self, **change: Any) -> None:
+        """Wait until the view is as a record of the log says, unless another record is carried out first. change: the
+        options of has_changed."""
         deadline_s = time.monotonic() + RECORD_S
-        while not (self.has_changed(*change, **options) or self.is_closed or time.monotonic() >= deadline_s):
+        while not (self.has_changed(**change) or self.is_closed or time.monotonic() >= deadline_s):
             time.sleep(0.005)
 
     def _check_is_restored(self) -> None:
