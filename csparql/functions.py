@@ -56,10 +56,15 @@ def calls_any(expression: Expression, names: frozenset[str]) -> bool:
 
 def depends_on_moment(part: object) -> bool:
     """Whether a part of the algebra calls a function that gives other values at other times."""
-    if isinstance(part, Call) and part.op in OF_MOMENT:
+    return calls_within(part, OF_MOMENT)
+
+
+def calls_within(part: object, names: frozenset[str]) -> bool:
+    """Whether one of these functions is called somewhere in a part of the algebra."""
+    if isinstance(part, Call) and part.op in names:
         return True
     if isinstance(part, tuple):
-        return any(map(depends_on_moment, part))
+        return any(calls_within(one, names) for one in part)
     if is_dataclass(part) and not isinstance(part, type | Term | Variable):
-        return any(depends_on_moment(getattr(part, field.name)) for field in fields(part))
+        return any(calls_within(getattr(part, field.name), names) for field in fields(part))
     return False

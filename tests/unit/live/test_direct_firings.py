@@ -95,6 +95,15 @@ class Life:
         self.stream.advance(100 * number)
         self.engine.settle(60)
 
+    def live(self, queries: int, ticks: int) -> None:
+        """Register some queries, and let changes and ticks follow each other."""
+        for _ in range(queries):
+            self.register()
+        for number in range(1, ticks):
+            for _ in range(self.chance.choice((0, 0, 1, 2))):
+                self.change()
+            self.tick(number)
+
 
 @pytest.mark.parametrize("seed", range(8))
 def test_windows_are_those_of_firings_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,12 +113,7 @@ def test_windows_are_those_of_firings_one_by_one(seed: int, monkeypatch: pytest.
             if not is_direct:
                 patch.setattr(QueryFirings, "is_direct", False)
             life = Life(engine, seed)
-            for _ in range(12):
-                life.register()
-            for number in range(1, 60):
-                for _ in range(life.chance.choice((0, 0, 1, 2))):
-                    life.change()
-                life.tick(number)
+            life.live(12, 60)
             for name, query in life.queries.items():
                 direct += query.stats()["found_by"].get("direct", 0) if is_direct else 0
                 life.read(name)

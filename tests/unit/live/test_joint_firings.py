@@ -26,7 +26,7 @@ HEADS = ("SELECT ?f ?p", "SELECT ?p", "SELECT ?p ?f")
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let queries of one shape stay alone, and each program run with others however long its first runs take."""
+    """Queries of one shape stay alone, and each program runs with others however long its first runs take."""
     monkeypatch.setattr(joined_queries, "ALONE_MAX", 1 << 30)
     monkeypatch.setattr(program, "TOGETHER_S", 60.0)
 

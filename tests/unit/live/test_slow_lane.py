@@ -26,7 +26,7 @@ WAIT_S = 60.0
 
 
 def without_programs(patch: pytest.MonkeyPatch) -> None:
-    """Let the executor evaluate all queries."""
+    """The executor evaluates all queries."""
     patch.setattr(query_windows, "ARENA_CELLS", 1 << 62)
 
 
@@ -63,12 +63,7 @@ def test_windows_are_those_of_firings_one_by_one(seed: int, kind: type[Life], mo
             if is_offloaded:
                 all_slow(patch)
             life = kind(engine, seed)
-            for _ in range(8):
-                life.register()
-            for number in range(1, 50):
-                for _ in range(life.chance.choice((0, 0, 1, 2))):
-                    life.change()
-                life.tick(number)
+            life.live(8, 50)
             engine.settle(WAIT_S)
             for name, query in life.queries.items():
                 count += query.stats()["found_by"].get("slow_lane", 0) if is_offloaded else 0
@@ -133,7 +128,7 @@ def read_to(query: Any, end_ms: int) -> list[Any]:
 def test_windows_of_others_do_not_wait_for_a_slow_query(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has found is that of its time, though the stored graph has changed and slices have gone since."""
+    """Its answer is that of its time, though the stored graph has changed since, and slices were dropped."""
     held = Held(monkeypatch, ("s", "x"))
     engine.update(f"INSERT DATA {{ {node('o')} {node('r')} {node('x1')} }}")
     stream, slow, quick = begin(engine, STORED)
